@@ -1,0 +1,3 @@
+from geomatt.cli import main
+
+main()

@@ -1,0 +1,39 @@
+"""The command line: `geomatt COMMAND`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import typer
+
+from geomatt.cli.console import console
+from geomatt.errors import GeomAttError
+
+app = typer.Typer(
+    help="Machine-learned molecular force fields whose attention can be read.",
+    epilog="Start with: geomatt demo",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Each module registers its commands on `app` when imported, in the order users meet them.
+for _module in ("demo", "data", "train", "use"):
+    importlib.import_module(f"geomatt.cli.{_module}").register(app)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is a message, not a traceback."""
+    try:
+        app()
+    except GeomAttError as error:
+        console.print(f"[bold red]Error:[/] {error}", highlight=False, soft_wrap=True)
+        sys.exit(1)
+    except BrokenPipeError:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

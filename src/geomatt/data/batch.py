@@ -1,0 +1,94 @@
+"""Structures as padded tensors: what a network eats."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geomatt.data.structures import Structure
+
+
+@dataclass(frozen=True)
+class Batch:
+    """B structures of at most N atoms. Atomic number 0 marks padding."""
+
+    numbers: Tensor  # (B, N) int64
+    positions: Tensor  # (B, N, 3), each structure centred so that float32 keeps its digits
+    energy: Tensor | None = None  # (B,) float64, eV
+    forces: Tensor | None = None  # (B, N, 3), eV/Å
+    cell: Tensor | None = None  # (B, 3, 3), zero rows along directions that are not periodic
+
+    @property
+    def mask(self) -> Tensor:  # (B, N) bool
+        return self.numbers > 0
+
+    @property
+    def atoms(self) -> Tensor:  # (B,) int64
+        return self.mask.sum(-1)
+
+    def __len__(self) -> int:
+        return self.numbers.shape[0]
+
+    def rows(self, index: Tensor) -> Batch:
+        """The chosen structures."""
+
+        def pick(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.index_select(0, index)
+
+        return Batch(
+            self.numbers.index_select(0, index),
+            self.positions.index_select(0, index),
+            pick(self.energy),
+            pick(self.forces),
+            pick(self.cell),
+        )
+
+    def to(self, device: torch.device | str) -> Batch:
+        def move(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(device)
+
+        return Batch(
+            self.numbers.to(device),
+            self.positions.to(device),
+            move(self.energy),
+            move(self.forces),
+            move(self.cell),
+        )
+
+
+def collate(
+    structures: Sequence[Structure],
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+    pad_to: int | None = None,
+) -> Batch:
+    """Pad structures of any sizes into one batch; labels come along if all structures have them."""
+    size = max(max((len(s) for s in structures), default=0), pad_to or 0)
+    shape = (len(structures), size)
+    numbers = np.zeros(shape, dtype=np.int64)
+    positions = np.zeros((*shape, 3))
+    forces = np.zeros((*shape, 3)) if all(s.forces is not None for s in structures) else None
+    energies = [s.energy for s in structures]
+    cells = np.zeros((len(structures), 3, 3)) if any(s.periodic for s in structures) else None
+    for b, s in enumerate(structures):
+        numbers[b, : len(s)] = s.numbers
+        positions[b, : len(s)] = s.positions - (s.positions.mean(0) if len(s) else 0)
+        if forces is not None and s.forces is not None:
+            forces[b, : len(s)] = s.forces
+        if cells is not None and s.cell is not None:
+            cells[b] = np.where(np.array(s.pbc)[:, None], s.cell, 0.0)
+    return Batch(
+        torch.from_numpy(numbers).to(device),
+        torch.from_numpy(positions).to(device, dtype),
+        (
+            None
+            if any(e is None for e in energies)
+            else torch.tensor(energies, dtype=torch.float64, device=device)
+        ),
+        None if forces is None else torch.from_numpy(forces).to(device, dtype),
+        None if cells is None else torch.from_numpy(cells).to(device, dtype),
+    )

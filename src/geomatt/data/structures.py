@@ -1,0 +1,199 @@
+"""Structures and data sets of structures: plain arrays in eV and Å, labels in float64."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from geomatt.errors import GeomAttError
+
+
+@dataclass(frozen=True)
+class Structure:
+    """One arrangement of atoms, with labels where there are any (eV, Å, eV/Å)."""
+
+    numbers: np.ndarray  # (N,) int64, atomic numbers
+    positions: np.ndarray  # (N, 3) float64
+    energy: float | None = None
+    forces: np.ndarray | None = None  # (N, 3) float64
+    cell: np.ndarray | None = None  # (3, 3) float64, rows are lattice vectors
+    pbc: tuple[bool, bool, bool] = (False, False, False)
+    charge: float = 0.0
+    info: dict[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def periodic(self) -> bool:
+        return any(self.pbc)
+
+
+class Dataset(Sequence[Structure]):
+    """Many structures in flat arrays: atoms of structure s are rows offsets[s]:offsets[s+1].
+
+    Flat storage keeps 100,000 frames of one molecule as cheap as a mix of molecules.
+    """
+
+    def __init__(
+        self,
+        numbers: np.ndarray,  # (atoms,) int64
+        positions: np.ndarray,  # (atoms, 3) float64
+        offsets: np.ndarray,  # (n + 1,) int64
+        *,
+        energies: np.ndarray | None = None,  # (n,) float64
+        forces: np.ndarray | None = None,  # (atoms, 3) float64
+        cells: np.ndarray | None = None,  # (n, 3, 3) float64
+        pbc: np.ndarray | None = None,  # (n, 3) bool
+        charges: np.ndarray | None = None,  # (n,) float64
+        info: list[dict[str, Any]] | None = None,
+        name: str = "",
+        origin: dict[str, str] | None = None,  # where it came from: path, units read, theory
+    ) -> None:
+        self.numbers = np.ascontiguousarray(numbers, dtype=np.int64)
+        self.positions = np.ascontiguousarray(positions, dtype=np.float64)
+        self.offsets = np.ascontiguousarray(offsets, dtype=np.int64)
+        self.energies = None if energies is None else np.ascontiguousarray(energies, dtype=np.float64)
+        self.forces = None if forces is None else np.ascontiguousarray(forces, dtype=np.float64)
+        self.cells, self.pbc, self.charges, self.info = cells, pbc, charges, info
+        self.name = name
+        self.origin = origin or {}
+
+    @classmethod
+    def from_frames(
+        cls,
+        numbers: np.ndarray,  # (N,) one molecule
+        positions: np.ndarray,  # (n, N, 3)
+        energies: np.ndarray | None = None,
+        forces: np.ndarray | None = None,  # (n, N, 3)
+        **rest: Any,
+    ) -> Dataset:
+        """A trajectory of one molecule."""
+        n, atoms, _ = positions.shape
+        return cls(
+            np.tile(numbers, n),
+            positions.reshape(-1, 3),
+            np.arange(n + 1) * atoms,
+            energies=energies,
+            forces=None if forces is None else forces.reshape(-1, 3),
+            **rest,
+        )
+
+    @classmethod
+    def from_structures(cls, structures: Iterable[Structure], **rest: Any) -> Dataset:
+        """A data set of any structures; a label must be on all of them or on none."""
+        items = list(structures)
+        if not items:
+            raise GeomAttError("There is no structure in the input.")
+        for label in ("energy", "forces"):
+            missing = [i for i, s in enumerate(items) if getattr(s, label) is None]
+            if missing and len(missing) < len(items):
+                raise GeomAttError(
+                    f"{len(missing)} of {len(items)} structures have no {label} (first: number {missing[0]}). "
+                    "Labels must be on all structures or on none: drop those structures or label them."
+                )
+        has_energy, has_forces = items[0].energy is not None, items[0].forces is not None
+        return cls(
+            np.concatenate([s.numbers for s in items]),
+            np.concatenate([s.positions for s in items]),
+            np.concatenate([[0], np.cumsum([len(s) for s in items])]),
+            energies=np.array([s.energy for s in items], dtype=np.float64) if has_energy else None,
+            forces=np.concatenate([s.forces for s in items if s.forces is not None]) if has_forces else None,
+            cells=(
+                np.stack([np.zeros((3, 3)) if s.cell is None else s.cell for s in items])
+                if any(s.cell is not None for s in items)
+                else None
+            ),
+            pbc=np.array([s.pbc for s in items]) if any(s.periodic for s in items) else None,
+            charges=np.array([s.charge for s in items]) if any(s.charge for s in items) else None,
+            info=[s.info for s in items] if any(s.info for s in items) else None,
+            **rest,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return self.select(np.arange(len(self))[index])
+        i = range(len(self))[index]  # raises IndexError, resolves negative numbers
+        atoms = slice(self.offsets[i], self.offsets[i + 1])
+        return Structure(
+            numbers=self.numbers[atoms],
+            positions=self.positions[atoms],
+            energy=None if self.energies is None else float(self.energies[i]),
+            forces=None if self.forces is None else self.forces[atoms],
+            cell=None if self.cells is None else self.cells[i],
+            pbc=(False, False, False) if self.pbc is None else tuple(bool(p) for p in self.pbc[i]),  # type: ignore[arg-type]
+            charge=0.0 if self.charges is None else float(self.charges[i]),
+            info={} if self.info is None else self.info[i],
+        )
+
+    def __iter__(self) -> Iterator[Structure]:
+        return (self[i] for i in range(len(self)))
+
+    def select(self, indices: np.ndarray | Sequence[int]) -> Dataset:
+        """The chosen structures, in the given order."""
+        chosen = np.asarray(indices, dtype=np.int64)
+        sizes = self.sizes[chosen]
+        atoms = np.concatenate(
+            [np.arange(self.offsets[i], self.offsets[i + 1]) for i in chosen] or [np.arange(0)]
+        )
+        return Dataset(
+            self.numbers[atoms],
+            self.positions[atoms],
+            np.concatenate([[0], np.cumsum(sizes)]),
+            energies=None if self.energies is None else self.energies[chosen],
+            forces=None if self.forces is None else self.forces[atoms],
+            cells=None if self.cells is None else self.cells[chosen],
+            pbc=None if self.pbc is None else self.pbc[chosen],
+            charges=None if self.charges is None else self.charges[chosen],
+            info=None if self.info is None else [self.info[i] for i in chosen],
+            name=self.name,
+            origin=self.origin,
+        )
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Number of atoms of each structure, (n,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def elements(self) -> list[int]:
+        """The atomic numbers that occur, ascending."""
+        return [int(z) for z in np.unique(self.numbers)]
+
+    @property
+    def single_composition(self) -> bool:
+        """Whether every structure has the same elements in the same numbers."""
+        counts = self.composition()
+        return bool((counts == counts[0]).all())
+
+    def composition(self) -> np.ndarray:
+        """How many atoms of each of `elements` every structure has, (n, elements)."""
+        counts = np.zeros((len(self), len(self.elements)), dtype=np.int64)
+        owner = np.repeat(np.arange(len(self)), self.sizes)
+        np.add.at(counts, (owner, np.searchsorted(self.elements, self.numbers)), 1)
+        return counts
+
+    def fingerprint(self) -> str:
+        """SHA-256 over geometry and labels: the same data has the same one, whatever file it came from."""
+        digest = hashlib.sha256()
+        for array in (self.offsets, self.numbers, self.positions, self.energies, self.forces):
+            digest.update(b"none" if array is None else array.tobytes())
+        for extra in (self.cells, self.pbc, self.charges):
+            if extra is not None:
+                digest.update(np.ascontiguousarray(extra, dtype=np.float64).tobytes())
+        return digest.hexdigest()
+
+    def frame_hashes(self) -> list[str]:
+        """A short hash of each structure's elements and positions (to 1e-5 Å): finds repeated frames."""
+        rounded = np.round(self.positions, 5) + 0.0  # + 0.0 turns -0 into 0
+        return [
+            hashlib.sha256(self.numbers[a:b].tobytes() + rounded[a:b].tobytes()).hexdigest()[:16]
+            for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)
+        ]

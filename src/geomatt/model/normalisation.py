@@ -1,0 +1,76 @@
+"""From the network's unit-free numbers to eV and back, in float64."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geomatt.data.structures import Dataset
+from geomatt.errors import GeomAttError
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """E = shift + Σ_i reference[z_i] + scale · Σ_i ε_i, with ε_i the network's atomic energies (eV)."""
+
+    shift: float = 0.0
+    scale: float = 1.0
+    reference: dict[int, float] = field(default_factory=dict)
+
+    @classmethod
+    def fit(cls, data: Dataset, reference: dict[int, float] | None = None) -> Normalisation:
+        """As in the paper for one composition (mean and standard deviation of the energies).
+
+        A mix of compositions gets reference energies per element by least squares, unless they are given.
+        """
+        if data.energies is None:
+            raise GeomAttError("The training data has no energies, so there is nothing to normalise by.")
+        if reference is None and data.single_composition:
+            shift, rest = float(data.energies.mean()), data.energies - data.energies.mean()
+            reference = {}
+        else:
+            counts = data.composition().astype(np.float64)
+            if reference is None:
+                solution = np.linalg.lstsq(counts, data.energies, rcond=None)[0]
+                reference = {z: float(e) for z, e in zip(data.elements, solution, strict=True)}
+            missing = [z for z in data.elements if z not in reference]
+            if missing:
+                raise GeomAttError(f"No reference energy was given for atomic numbers {missing}.")
+            rest = data.energies - counts @ np.array([reference[z] for z in data.elements])
+            shift = 0.0
+        scale = float(np.std(rest))
+        if not scale > 1e-9:  # one frame, or identical energies: fall back to the forces, then to 1 eV
+            scale = float(np.sqrt(np.mean(data.forces**2))) if data.forces is not None else 0.0
+        return cls(shift, scale if scale > 1e-9 else 1.0, reference)
+
+    def offset(self, numbers: Tensor) -> Tensor:
+        """What each atom adds before the network speaks (B, N) float64: references and its share of the shift."""
+        table = torch.zeros(119, dtype=torch.float64, device=numbers.device)
+        for z, energy in self.reference.items():
+            table[z] = energy
+        mask = numbers > 0
+        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1)
+        return table[numbers] + share * mask
+
+    def energy_residual(self, numbers: Tensor, energy: Tensor) -> Tensor:
+        """Energies (B,) in eV as the network's targets, float64."""
+        return (energy - self.offset(numbers).sum(-1)) / self.scale
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "shift": self.shift,
+            "scale": self.scale,
+            "reference": {str(z): e for z, e in self.reference.items()},
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Normalisation:
+        return cls(
+            float(values["shift"]),
+            float(values["scale"]),
+            {int(z): float(e) for z, e in values["reference"].items()},
+        )

@@ -1,0 +1,214 @@
+"""A trained model as users hold it: structures in, energies, forces and attention out, in eV and Å."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch, collate
+from geomatt.data.structures import Structure
+from geomatt.errors import GeomAttError
+from geomatt.model.geometric_attention import GeometricAttention, pair_distances
+from geomatt.model.interface import AttentionRecord
+from geomatt.model.normalisation import Normalisation
+
+
+@dataclass(frozen=True)
+class Output:
+    """Predictions for a batch, as tensors (eV, eV/Å)."""
+
+    energy: Tensor  # (B,) float64
+    atomic_energies: Tensor  # (B, N) float64, summing to the energy
+    forces: Tensor | None  # (B, N, 3)
+    attention: list[AttentionRecord[Tensor]] | None
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Predictions for one structure, as arrays (eV, eV/Å). Spreads are of a committee's members."""
+
+    energy: float
+    atomic_energies: np.ndarray  # (N,) float64
+    forces: np.ndarray | None = None  # (N, 3) float64
+    attention: list[AttentionRecord[np.ndarray]] | None = None
+    energy_spread: float | None = None
+    forces_spread: np.ndarray | None = None  # (N,) norm of the standard deviation of each atom's force
+
+
+@dataclass
+class Potential:
+    """A network with its normalisation and its record: how it came to be."""
+
+    network: GeometricAttention
+    normalisation: Normalisation
+    record: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        return self.network.config.elements
+
+    @property
+    def device(self) -> torch.device:
+        return self.network.mu.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.network.mu.dtype
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Potential:
+        """Move (in place) to a device or precision."""
+        self.network.to(device=device, dtype=dtype)
+        return self
+
+    def evaluate(self, batch: Batch, *, forces: bool = True, attention: bool = False) -> Output:
+        """Energies of a batch, with forces (−∂E/∂r) and attention when asked for."""
+        positions = batch.positions.detach().requires_grad_(forces)
+        with torch.set_grad_enabled(forces):
+            alpha = self.network.attention(pair_distances(positions), batch.mask)
+            atomic = self.network.atomic_energies(batch.numbers, alpha)
+        scale = self.normalisation.scale
+        force = -scale * torch.autograd.grad(atomic.sum(), positions)[0] if forces else None
+        atomic_energies = self.normalisation.offset(batch.numbers) + scale * atomic.detach().double()
+        records = self.network.records([[a.detach() for a in s] for s in alpha]) if attention else None
+        return Output(atomic_energies.sum(-1), atomic_energies, force, records)
+
+    def predict(
+        self,
+        structures: Sequence[Structure],
+        *,
+        forces: bool = True,
+        attention: bool = False,
+        batch_size: int = 32,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Prediction]:
+        """Predictions for structures of any sizes, in their order."""
+        structures = list(structures)
+        for number, structure in enumerate(structures):
+            self.check(structure, f"structure {number}")
+        result: list[Prediction] = []
+        for start in range(0, len(structures), batch_size):
+            chunk = structures[start : start + batch_size]
+            output = self.evaluate(
+                collate(chunk, self.dtype, self.device), forces=forces, attention=attention
+            )
+            result.extend(_split(output, [len(s) for s in chunk]))
+            if progress is not None:
+                progress(len(chunk))
+        return result
+
+    def check(self, structure: Structure, name: str = "the structure") -> None:
+        """Refuse what the model cannot answer for, and say why."""
+        unknown = sorted({int(z) for z in structure.numbers} - set(self.elements))
+        if unknown:
+            raise GeomAttError(
+                f"{name} holds atomic numbers {unknown}, which this model was not trained on "
+                f"(it knows {list(self.elements)}). Train on data that has them."
+            )
+        if structure.periodic:
+            raise GeomAttError(
+                f"{name} is periodic, which is not supported yet. Set pbc to False for a molecule."
+            )
+        if not len(structure):
+            raise GeomAttError(f"{name} has no atoms.")
+        if not np.isfinite(structure.positions).all():
+            raise GeomAttError(f"{name} has positions that are not finite numbers.")
+
+
+@dataclass
+class Committee:
+    """Several potentials as one: the mean of their predictions, and their spread."""
+
+    members: list[Potential]
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        return tuple(sorted(set.intersection(*(set(m.elements) for m in self.members))))
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return self.members[0].record
+
+    @property
+    def normalisation(self) -> Normalisation:
+        return self.members[0].normalisation
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Committee:
+        for member in self.members:
+            member.to(device, dtype)
+        return self
+
+    def predict(
+        self,
+        structures: Sequence[Structure],
+        *,
+        forces: bool = True,
+        attention: bool = False,
+        batch_size: int = 32,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Prediction]:
+        """Mean and standard deviation over members; attention is the mean of each matrix."""
+        structures = list(structures)
+        runs = [
+            member.predict(
+                structures,
+                forces=forces,
+                attention=attention,
+                batch_size=batch_size,
+                progress=progress if member is self.members[0] else None,
+            )
+            for member in self.members
+        ]
+        return [_combine([run[i] for run in runs]) for i in range(len(structures))]
+
+    def check(self, structure: Structure, name: str = "the structure") -> None:
+        for member in self.members:
+            member.check(structure, name)
+
+
+def _split(output: Output, sizes: list[int]) -> list[Prediction]:
+    """One prediction per structure, padding removed."""
+    energies = output.energy.cpu().numpy()
+    atomic = output.atomic_energies.cpu().numpy()
+    forces = None if output.forces is None else output.forces.double().cpu().numpy()
+    return [
+        Prediction(
+            float(energies[b]),
+            atomic[b, :n],
+            None if forces is None else forces[b, :n],
+            None
+            if output.attention is None
+            else [
+                AttentionRecord(r.order, r.layer, r.head, r.matrix[b, :n, :n].cpu().numpy())
+                for r in output.attention
+            ],
+        )
+        for b, n in enumerate(sizes)
+    ]
+
+
+def _combine(predictions: list[Prediction]) -> Prediction:
+    """Mean over members with its spread."""
+    energies = np.array([p.energy for p in predictions])
+    forces = None
+    if all(p.forces is not None for p in predictions):
+        forces = np.stack([p.forces for p in predictions if p.forces is not None])  # (members, N, 3)
+    attention = None
+    if predictions[0].attention is not None:
+        lists = [p.attention or [] for p in predictions]
+        attention = [
+            AttentionRecord(r.order, r.layer, r.head, np.mean([other[i].matrix for other in lists], axis=0))
+            for i, r in enumerate(lists[0])
+        ]
+    return Prediction(
+        float(energies.mean()),
+        np.mean([p.atomic_energies for p in predictions], axis=0),
+        None if forces is None else forces.mean(0),
+        attention,
+        float(energies.std()),
+        None if forces is None else np.linalg.norm(forces.std(0), axis=-1),
+    )

@@ -1,0 +1,74 @@
+"""Units. Inside the package everything is eV and Å; other units exist only at its borders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from geomatt.errors import GeomAttError
+
+# CODATA 2018: one unit in eV (energy) or Å (length).
+ENERGY_IN_EV = {
+    "eV": 1.0,
+    "kcal/mol": 0.043364104241800934,
+    "kJ/mol": 0.010364269656262174,
+    "Hartree": 27.211386245988,
+}
+LENGTH_IN_ANGSTROM = {"Ang": 1.0, "Bohr": 0.529177210903}
+
+_ENERGY_ALIASES = {
+    "ev": "eV",
+    "electronvolt": "eV",
+    "kcal/mol": "kcal/mol",
+    "kcalmol": "kcal/mol",
+    "kcal mol-1": "kcal/mol",
+    "kcal": "kcal/mol",
+    "kj/mol": "kJ/mol",
+    "kjmol": "kJ/mol",
+    "hartree": "Hartree",
+    "ha": "Hartree",
+    "eh": "Hartree",
+    "a.u.": "Hartree",
+    "au": "Hartree",
+}
+_LENGTH_ALIASES = {
+    "ang": "Ang",
+    "angstrom": "Ang",
+    "angstroms": "Ang",
+    "å": "Ang",
+    "a": "Ang",
+    "bohr": "Bohr",
+    "a0": "Bohr",
+    "au": "Bohr",
+    "a.u.": "Bohr",
+}
+
+
+def text(value: Any) -> str:
+    """A string field as text: npz files carry str, bytes or zero-dimensional arrays of either."""
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+
+
+def energy_unit(name: Any) -> str:
+    """The canonical name of an energy unit, or an error that lists the known ones."""
+    return _canonical(name, _ENERGY_ALIASES, "energy", ENERGY_IN_EV)
+
+
+def length_unit(name: Any) -> str:
+    """The canonical name of a length unit, or an error that lists the known ones."""
+    return _canonical(name, _LENGTH_ALIASES, "length", LENGTH_IN_ANGSTROM)
+
+
+def _canonical(name: Any, aliases: dict[str, str], kind: str, known: dict[str, float]) -> str:
+    key = text(name).strip().lower()
+    if key not in aliases:
+        raise GeomAttError(f"Unknown {kind} unit {text(name)!r}. Use one of: {', '.join(known)}.")
+    return aliases[key]
+
+
+def from_ev(unit: str) -> float:
+    """Factor that turns eV into ``unit``; also eV/Å into ``unit``/Å."""
+    return 1.0 / ENERGY_IN_EV[energy_unit(unit)]
