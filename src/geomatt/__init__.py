@@ -1,0 +1,71 @@
+"""geomatt: machine-learned molecular force fields whose attention can be read.
+
+Names are imported when first used, so that `import geomatt` is quick and needs neither ASE nor torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from geomatt.errors import GeomAttError
+
+if TYPE_CHECKING:
+    from geomatt.analysis import attention
+    from geomatt.data import Dataset, Structure, read
+    from geomatt.evaluation import evaluate
+    from geomatt.model import Committee, ModelConfig, Potential, load, save
+    from geomatt.simulation.calculator import GeomAttCalculator
+    from geomatt.training import TrainConfig, train
+
+try:
+    __version__ = version("geomatt")
+except PackageNotFoundError:  # a source tree that was never installed
+    __version__ = "0+unknown"
+
+_ROOMS = {
+    "Committee": "geomatt.model",
+    "Dataset": "geomatt.data",
+    "GeomAttCalculator": "geomatt.simulation.calculator",
+    "ModelConfig": "geomatt.model",
+    "Potential": "geomatt.model",
+    "Structure": "geomatt.data",
+    "TrainConfig": "geomatt.training",
+    "attention": "geomatt.analysis",
+    "evaluate": "geomatt.evaluation",
+    "load": "geomatt.model",
+    "read": "geomatt.data",
+    "save": "geomatt.model",
+    "train": "geomatt.training",
+}
+
+__all__ = [
+    "Committee",
+    "Dataset",
+    "GeomAttCalculator",
+    "GeomAttError",
+    "ModelConfig",
+    "Potential",
+    "Structure",
+    "TrainConfig",
+    "__version__",
+    "attention",
+    "evaluate",
+    "load",
+    "read",
+    "save",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ROOMS:
+        raise AttributeError(f"module 'geomatt' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_ROOMS[name]), name)
+    globals()[name] = value  # found at once from now on
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

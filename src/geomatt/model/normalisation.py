@@ -53,7 +53,7 @@ class Normalisation:
         for z, energy in self.reference.items():
             table[z] = energy
         mask = numbers > 0
-        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1)
+        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1).double()  # float32 by default
         return table[numbers] + share * mask
 
     def energy_residual(self, numbers: Tensor, energy: Tensor) -> Tensor:

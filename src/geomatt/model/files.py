@@ -1,0 +1,297 @@
+"""Model files: weights as safetensors, everything else as JSON in the same file's header.
+
+Reading one runs no code from it. `save` replaces the target in one step, so a reader never meets half a file.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load as load_tensors
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from geomatt.errors import GeomAttError
+from geomatt.model.config import ModelConfig
+from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.normalisation import Normalisation
+from geomatt.model.potential import Committee, Potential
+
+FORMAT = 1
+HEADER_KEY = "geomatt"
+DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+# A network class for each `kind` a file may name.
+NETWORKS: dict[str, type[GeometricAttention]] = {"geometric-attention": GeometricAttention}
+
+Contents = tuple[dict[str, Any], dict[str, Tensor]]  # header, tensors
+# UPGRADES[n] turns the contents of a format-n file into those of format n + 1.
+UPGRADES: dict[int, Callable[[dict[str, Any], dict[str, Tensor]], Contents]] = {}
+
+
+def save(potential: Potential, path: str | os.PathLike[str]) -> Path:
+    """Write a potential to one file, in the precision it has."""
+    if not isinstance(potential, Potential):
+        raise GeomAttError("Only a single potential is one file: save each member of a committee by itself.")
+    target = Path(path)
+    tensors = {name: value.detach().cpu().clone() for name, value in potential.network.state_dict().items()}
+    header = json.dumps(describe(potential), default=_plain)
+    atomic_write(target, save_tensors(tensors, {HEADER_KEY: header}))
+    return target
+
+
+def load(
+    path: str | os.PathLike[str],
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | str | None = None,
+) -> Potential | Committee:
+    """A potential from its file, or a run's directory: its model, or its members as a committee.
+
+    `dtype` is the precision to run in, "float32" or "float64"; by default the one the model was saved in.
+    """
+    target = Path(path)
+    if target.is_dir():
+        return _load_directory(target, device, dtype)
+    return load_file(target, device, dtype)
+
+
+def load_file(
+    path: Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
+) -> Potential:
+    """A potential from one model file."""
+    header, tensors = read_contents(path)
+    try:
+        config = ModelConfig(**header["config"])
+        normalisation = Normalisation.from_dict(header["normalisation"])
+        stored = DTYPES[header["dtype"]]
+        record = dict(header["record"])
+        network_class = NETWORKS[header["kind"]]
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise GeomAttError(
+            f"{path} has a damaged description ({type(error).__name__}: {error}). Use a fresh copy of the file."
+        ) from error
+    with torch.random.fork_rng(devices=[]):  # loading must not move the caller's random numbers on
+        network = network_class(config).to(stored)
+    _fill(network, tensors, path)
+    return Potential(network, normalisation, record).to(check_device(device), parse_dtype(dtype))
+
+
+def read_contents(path: Path) -> Contents:
+    """Header and tensors of a model file of any format up to ours, in our format."""
+    content = _read_bytes(path)
+    header = _header(content, path)
+    version = header.get("format")
+    if not isinstance(version, int):
+        raise GeomAttError(f"{path} does not say which format it has. Use a fresh copy of the file.")
+    if version > FORMAT:
+        raise GeomAttError(
+            f"{path} has format {version}, written by geomatt {header.get('version', '?')}; this version reads "
+            f"formats up to {FORMAT}. Upgrade with: pip install --upgrade geomatt"
+        )
+    try:
+        tensors = load_tensors(content)
+    except SafetensorError as error:
+        raise GeomAttError(f"{path} is damaged ({error}). Use a fresh copy of the file.") from error
+    for step in range(version, FORMAT):
+        header, tensors = UPGRADES[step](header, tensors)
+    if header.get("kind") not in NETWORKS:
+        raise GeomAttError(
+            f"{path} holds a model of kind {header.get('kind')!r}, which this version does not know "
+            f"(it knows {', '.join(NETWORKS)}). Upgrade with: pip install --upgrade geomatt"
+        )
+    return header, tensors
+
+
+def describe(potential: Potential) -> dict[str, Any]:
+    """All that a model file says about a potential besides its weights."""
+    from geomatt import __version__
+
+    kinds = {network: kind for kind, network in NETWORKS.items()}
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "kind": kinds[type(potential.network)],
+        "config": potential.network.config.to_dict(),
+        "elements": list(potential.elements),
+        "units": {"energy": "eV", "length": "Ang"},
+        "dtype": str(potential.dtype).removeprefix("torch."),
+        "normalisation": potential.normalisation.to_dict(),
+        "record": potential.record,
+    }
+
+
+def fingerprint(potential: Potential | Committee) -> str:
+    """SHA-256 over weights, hyper-parameters and normalisation: the same model has the same one."""
+    digest = hashlib.sha256()
+    if isinstance(potential, Committee):
+        for member in potential.members:
+            digest.update(fingerprint(member).encode())
+        return digest.hexdigest()
+    described = describe(potential)
+    digest.update(
+        json.dumps([described[k] for k in ("kind", "config", "normalisation")], default=_plain).encode()
+    )
+    for name, value in sorted(potential.network.state_dict().items()):
+        digest.update(name.encode())
+        digest.update(value.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
+
+
+def parse_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
+    """A precision by name or as torch names it."""
+    if dtype is None or dtype in DTYPES.values():
+        return dtype  # type: ignore[return-value]
+    if str(dtype) not in DTYPES:
+        raise GeomAttError(f"Unknown precision {dtype!r}. Use float32 or float64.")
+    return DTYPES[str(dtype)]
+
+
+def check_device(device: torch.device | str) -> torch.device:
+    """A device that is there, or an error that says so."""
+    try:
+        found = torch.device(device)
+    except RuntimeError as error:
+        raise GeomAttError(f"Unknown device {str(device)!r}. Use cpu or cuda.") from error
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise GeomAttError("No CUDA device is available here. Use device cpu.")
+    return found
+
+
+def atomic_write(path: Path, content: bytes) -> None:
+    """Write a file so that whoever looks finds the old one or the whole new one, even after a crash."""
+    if not path.name or path.is_dir():
+        raise GeomAttError(f"Cannot write {path}: it is a directory. Name a file.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(temporary, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        hint = (
+            "Free some space and try again."
+            if error.errno == errno.ENOSPC
+            else "Choose another place for the output."
+        )
+        raise GeomAttError(f"Cannot write {path}: {error.strerror}. {hint}") from error
+    finally:
+        with suppress(OSError):  # gone already after a success; must not hide the real error otherwise
+            temporary.unlink(missing_ok=True)
+
+
+def _load_directory(
+    directory: Path, device: torch.device | str, dtype: torch.dtype | str | None
+) -> Potential | Committee:
+    single = directory / "model.safetensors"
+    if single.is_file():
+        return load_file(single, device, dtype)
+    members = sorted(
+        (m for m in directory.glob("member_*") if m.is_dir()),
+        key=lambda m: (len(m.name), m.name),  # member_10 after member_9
+    )
+    if not members:
+        raise GeomAttError(
+            f"{directory} holds neither model.safetensors nor member_*/model.safetensors. "
+            "Name a model file, or the --out directory of a training run."
+        )
+    unfinished = [m.name for m in members if not (m / "model.safetensors").is_file()]
+    if unfinished:
+        raise GeomAttError(
+            f"{', '.join(unfinished)} in {directory} hold no model.safetensors yet. "
+            "Finish the run with --resume, or name the members you want one by one."
+        )
+    return Committee([load_file(m / "model.safetensors", device, dtype) for m in members])
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError as error:
+        hint = (
+            " No model of that name ships with this version: train one, or give the path of a model file."
+            if not path.suffix and not path.is_absolute()
+            else " Check the path; a training run leaves its model as RUN/model.safetensors."
+        )
+        raise GeomAttError(f"There is no model file {path}.{hint}") from error
+    except OSError as error:
+        raise GeomAttError(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _header(content: bytes, path: Path) -> dict[str, Any]:
+    """The description in a file's header, telling apart the ways in which there may be none."""
+    foreign = GeomAttError(
+        f"{path} is not a safetensors file. geomatt reads its own model files only; turn a checkpoint of the "
+        "authors' code (params.pt) into one with: geomatt import-authors DIR OUT --help"
+    )
+    truncated = GeomAttError(f"{path} is truncated: it ends too early. Copy or download it again.")
+    if len(content) < 9:
+        raise truncated
+    length = int.from_bytes(content[:8], "little")
+    if content[8:9] != b"{" or length > 100_000_000:  # the limit of the safetensors format
+        raise foreign
+    if 8 + length > len(content):
+        raise truncated
+    try:
+        entries: dict[str, Any] = json.loads(content[8 : 8 + length])
+        metadata = entries.pop("__metadata__", {})
+        end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise foreign from error
+    if HEADER_KEY not in metadata:
+        raise GeomAttError(
+            f"{path} is a safetensors file, but not a geomatt model. Give a file written by geomatt."
+        )
+    if 8 + length + end > len(content):
+        raise truncated
+    try:
+        header = json.loads(metadata[HEADER_KEY])
+    except ValueError as error:
+        raise GeomAttError(f"{path} has a damaged description. Use a fresh copy of the file.") from error
+    if not isinstance(header, dict):
+        raise GeomAttError(f"{path} has a damaged description. Use a fresh copy of the file.")
+    return header
+
+
+def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+    """Put the file's tensors into the network, all of them and nothing else."""
+    expected = network.state_dict()
+    missing, extra = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
+    if missing or extra:
+        parts = [f"lacks {', '.join(missing)}"] if missing else []
+        parts += [f"has unknown {', '.join(extra)}"] if extra else []
+        raise GeomAttError(
+            f"{path} does not fit its own description: it {' and '.join(parts)}. Use a fresh copy of the file."
+        )
+    for name, value in expected.items():
+        if tensors[name].shape != value.shape:
+            raise GeomAttError(
+                f"{path} does not fit its own description: {name} has shape {tuple(tensors[name].shape)}, "
+                f"expected {tuple(value.shape)}. Use a fresh copy of the file."
+            )
+        if tensors[name].dtype != value.dtype:
+            raise GeomAttError(
+                f"{path} does not fit its own description: {name} is {tensors[name].dtype}, "
+                f"expected {value.dtype}. Use a fresh copy of the file."
+            )
+    network.load_state_dict(tensors)
+
+
+def _plain(value: Any) -> Any:
+    """What a record may hold besides JSON's own types."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"A model's record cannot hold {type(value).__name__}.")
