@@ -106,9 +106,7 @@ def test_every_order_lands_in_its_place(tmp_path, orders):
         "embedding": torch.cat([tensors["H_embeddings"], tensors["C_embeddings"]])[:, 0],
         "W": torch.stack(
             [
-                torch.stack(
-                    [tensors[f"geom_att.streams.{s}.interactions.{i}.W.weight"] for i in layers]
-                )
+                torch.stack([tensors[f"geom_att.streams.{s}.interactions.{i}.W.weight"] for i in layers])
                 for s in range(len(orders))
             ]
         ),

@@ -26,11 +26,11 @@ except PackageNotFoundError:  # a source tree that was never installed
 
 _ROOMS = {
     "Committee": "geomatt.model",
-    "Dataset": "geomatt.data",
+    "Dataset": "geomatt.data.structures",
     "GeomAttCalculator": "geomatt.simulation.calculator",
     "ModelConfig": "geomatt.model",
     "Potential": "geomatt.model",
-    "Structure": "geomatt.data",
+    "Structure": "geomatt.data.structures",
     "TrainConfig": "geomatt.training",
     "attention": "geomatt.analysis",
     "evaluate": "geomatt.evaluation",

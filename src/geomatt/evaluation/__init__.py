@@ -1,0 +1,7 @@
+"""Errors of a model on data, and parity plots."""
+
+from geomatt.evaluation.evaluate_model import evaluate
+from geomatt.evaluation.plots import parity_plot
+from geomatt.evaluation.result import Errors, EvaluationResult
+
+__all__ = ["Errors", "EvaluationResult", "evaluate", "parity_plot"]

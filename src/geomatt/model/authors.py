@@ -137,7 +137,9 @@ def _parameters(source: Path) -> dict[str, Tensor]:
 
 
 def _missing(source: Path, name: str) -> str:
-    return f"There is no {name} in {source}. Name the directory that holds params.pt and hyperparameters.json."
+    return (
+        f"There is no {name} in {source}. Name the directory that holds params.pt and hyperparameters.json."
+    )
 
 
 def _config(hyper: dict[str, Any], elements: list[int], tensors: _Tensors, source: Path) -> ModelConfig:

@@ -1,0 +1,100 @@
+"""Run a model over labelled data it has not seen."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.structures import Dataset
+from geomatt.errors import GeomAttError
+from geomatt.evaluation.result import EvaluationResult
+from geomatt.model.files import fingerprint, load
+from geomatt.model.potential import Committee, Potential
+from geomatt.units import energy_unit
+
+
+def evaluate(
+    model: Potential | Committee | str | os.PathLike[str],
+    dataset: Dataset,
+    *,
+    indices: Sequence[int] | np.ndarray | None = None,
+    exclude_trained: bool = True,
+    unit: str | None = None,
+    batch_size: int = 32,
+    progress: Callable[[int], None] | None = None,
+) -> EvaluationResult:
+    """Errors on labelled data. Frames the model was trained or validated on are left out and counted.
+
+    `indices` chooses frames; `unit` is the unit of reports, by default that of the model's training data.
+    `progress` is called with the number of frames done since the last call.
+    """
+    potential = model if isinstance(model, Potential | Committee) else load(model)
+    report = energy_unit(unit or potential.record.get("report_unit") or "eV")
+    if dataset.energies is None and dataset.forces is None:
+        raise GeomAttError("The data has neither energies nor forces, so there is nothing to compare with.")
+    chosen = np.arange(len(dataset)) if indices is None else np.asarray(indices, dtype=np.int64)
+    if len(chosen) and not (chosen.min() >= -len(dataset) and chosen.max() < len(dataset)):
+        raise GeomAttError(f"The indices must lie below the number of frames, {len(dataset)}.")
+    data = dataset.select(chosen)
+    seen = trained_frames(potential)
+    known = (
+        np.array([h in seen for h in data.frame_hashes()], dtype=bool) if seen else np.zeros(len(data), bool)
+    )
+    if exclude_trained and known.any():
+        if known.all():
+            raise GeomAttError(
+                f"All {len(data)} frames were used to train or validate this model, so no frame is left. "
+                "Give other data, or add --include-trained (in Python: exclude_trained=False)."
+            )
+        data = data.select(np.flatnonzero(~known))
+    if not len(data):
+        raise GeomAttError("There is no frame to evaluate.")
+    predictions = potential.predict(
+        data, forces=data.forces is not None, batch_size=batch_size, progress=progress
+    )
+    spread = predictions[0].energy_spread is not None
+    return EvaluationResult(
+        data=data,
+        energies=np.array([p.energy for p in predictions]),
+        forces=_stack([p.forces for p in predictions]),
+        trained=int(known.sum()),
+        trained_included=not exclude_trained,
+        energies_spread=np.array([p.energy_spread for p in predictions]) if spread else None,
+        forces_spread=_stack([p.forces_spread for p in predictions]) if spread else None,
+        unit=report,
+        provenance=_provenance(potential, dataset),
+    )
+
+
+def trained_frames(potential: Potential | Committee) -> set[str]:
+    """Hashes of the frames any member was trained or validated on."""
+    members = potential.members if isinstance(potential, Committee) else [potential]
+    return {h for member in members for h in member.record.get("trained_frames", ())}
+
+
+def _stack(arrays: list[np.ndarray | None]) -> np.ndarray | None:
+    there = [a for a in arrays if a is not None]
+    return np.concatenate(there) if there else None
+
+
+def _provenance(potential: Potential | Committee, dataset: Dataset) -> dict[str, Any]:
+    """What is needed to say later which numbers these were."""
+    from geomatt import __version__
+    from geomatt.training.record import hardware
+
+    member = potential.members[0] if isinstance(potential, Committee) else potential
+    return {
+        "geomatt": __version__,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "model_sha256": fingerprint(potential),
+        "members": len(potential.members) if isinstance(potential, Committee) else 1,
+        "dtype": str(member.dtype).removeprefix("torch."),
+        "data": dataset.name,
+        "data_origin": dict(dataset.origin),
+        "data_sha256": dataset.fingerprint(),
+        "hardware": hardware(str(member.device)),
+    }

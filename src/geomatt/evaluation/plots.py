@@ -1,0 +1,102 @@
+"""Predictions against labels as a picture."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.evaluation.result import EvaluationResult
+from geomatt.units import from_ev
+
+# Bright enough to tell from the diagonal, also in grey and for most colour-blind readers.
+ELEMENT_COLOURS = {1: "#8d99ae", 6: "#2b2d42", 7: "#3a66c4", 8: "#d1495b", 9: "#4f9d69", 15: "#e08e45", 16: "#d4a72c", 17: "#2f9e44"}  # fmt: skip
+MOST_POINTS = 20_000  # more do not change the picture, only the time to draw it
+
+
+def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: str | None = None) -> Path:
+    """Draw energies and forces against their labels, with the errors written in; returns the path."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    from geomatt.data.files import atomic_output
+
+    unit = unit or result.unit
+    factor = from_ev(unit)
+    panels = [kind for kind in ("energy", "forces") if _has(result, kind)]
+    figure = Figure(figsize=(4.6 * len(panels), 4.5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, len(panels), squeeze=False)[0]
+    errors = result.overall.scaled(factor)
+    for axis, kind in zip(axes, panels, strict=True):
+        if kind == "energy":
+            assert result.data.energies is not None
+            # Differences of energies carry the meaning; totals only fill the ticks with digits.
+            mean = float(result.data.energies.mean())
+            true, predicted = (result.data.energies - mean) * factor, (result.energies - mean) * factor
+            _scatter(axis, true, predicted, "#2b59a8")
+            label, tail = f"energy − mean ({unit})", unit
+            mae, rmse = errors.energy_mae, errors.energy_rmse
+        else:
+            assert result.data.forces is not None
+            assert result.forces is not None
+            true, predicted = result.data.forces * factor, result.forces * factor
+            _scatter_elements(axis, result, true, predicted)
+            label, tail = f"force component ({unit}/Å)", f"{unit}/Å"
+            mae, rmse = errors.forces_mae, errors.forces_rmse
+        _frame(axis, true, predicted)
+        axis.set_xlabel(f"reference {label}")
+        axis.set_ylabel(f"predicted {label}")
+        axis.text(0.04, 0.96, f"MAE  {mae:.3g} {tail}\nRMSE {rmse:.3g} {tail}", transform=axis.transAxes, va="top",
+                  family="monospace", fontsize=9)  # fmt: skip
+    frames = f"{len(result.data)} frames"
+    if result.trained:
+        frames += f" ({result.trained} trained on, {'included' if result.trained_included else 'left out'})"
+    figure.suptitle(frames, fontsize=10, color="#555555")
+    target = Path(path)
+    with atomic_output(target) as temporary:
+        figure.savefig(temporary, format=target.suffix.lstrip(".") or "png")
+    return target
+
+
+def _has(result: EvaluationResult, kind: str) -> bool:
+    labels = result.data.energies if kind == "energy" else result.data.forces
+    return labels is not None and (kind == "energy" or result.forces is not None)
+
+
+def _scatter_elements(axis: Any, result: EvaluationResult, true: np.ndarray, predicted: np.ndarray) -> None:
+    from geomatt.elements import SYMBOLS
+
+    for z in result.data.elements:
+        atoms = result.data.numbers == z
+        colour = ELEMENT_COLOURS.get(z, "#7b2d8b")
+        _scatter(axis, true[atoms].reshape(-1), predicted[atoms].reshape(-1), colour, SYMBOLS[z])
+    axis.legend(loc="lower right", frameon=False, markerscale=3, fontsize=9)
+
+
+def _scatter(
+    axis: Any, true: np.ndarray, predicted: np.ndarray, colour: str, label: str | None = None
+) -> None:
+    stride = max(1, len(true) // MOST_POINTS)
+    axis.scatter(
+        true[::stride],
+        predicted[::stride],
+        s=6,
+        alpha=0.5,
+        color=colour,
+        linewidths=0,
+        rasterized=True,
+        label=label,
+    )
+
+
+def _frame(axis: Any, true: np.ndarray, predicted: np.ndarray) -> None:
+    """The same range on both axes, with the diagonal."""
+    low, high = min(true.min(), predicted.min()), max(true.max(), predicted.max())
+    margin = 0.05 * (high - low) or 1.0
+    limits = (low - margin, high + margin)
+    axis.plot(limits, limits, color="#999999", linewidth=0.8, zorder=0)
+    axis.set(xlim=limits, ylim=limits, aspect="equal")
+    axis.spines[["top", "right"]].set_visible(False)

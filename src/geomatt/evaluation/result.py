@@ -1,0 +1,141 @@
+"""Predictions beside labels, and the errors that follow from them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.structures import Dataset
+from geomatt.elements import SYMBOLS, formula
+from geomatt.units import from_ev
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Errors of a group of structures or atoms. None where there is no label; forces per component."""
+
+    structures: int
+    atoms: int
+    energy_mae: float | None = None
+    energy_rmse: float | None = None
+    energy_per_atom_mae: float | None = None
+    energy_per_atom_rmse: float | None = None
+    forces_mae: float | None = None
+    forces_rmse: float | None = None
+
+    def scaled(self, factor: float) -> Errors:
+        """The same in another unit."""
+        values = {
+            k: v if v is None or k in ("structures", "atoms") else v * factor for k, v in asdict(self).items()
+        }
+        return Errors(**values)
+
+
+@dataclass(frozen=True)
+class EvaluationResult:
+    """Labels and predictions of the frames that were evaluated (eV, Å), with their errors.
+
+    `overall`, `per_element` and `per_molecule` are in eV; `to_dict` reports in any unit.
+    """
+
+    data: Dataset  # the frames evaluated, with their labels
+    energies: np.ndarray  # (n,) predicted
+    forces: np.ndarray | None  # (atoms, 3) predicted, None where the data has no forces
+    trained: int  # frames left out, or, if asked for, left in, although the model was trained on them
+    trained_included: bool = False
+    energies_spread: np.ndarray | None = None  # (n,) of a committee
+    forces_spread: np.ndarray | None = None  # (atoms,)
+    unit: str = "eV"  # for reports
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+    @cached_property
+    def overall(self) -> Errors:
+        return self._errors(np.ones(len(self.data), dtype=bool))
+
+    @cached_property
+    def per_molecule(self) -> dict[str, Errors]:
+        """Errors of each composition, by its formula."""
+        names = self._formulas
+        return {name: self._errors(names == name) for name in dict.fromkeys(names.tolist())}
+
+    @cached_property
+    def per_element(self) -> dict[str, Errors]:
+        """Errors of the forces on each element's atoms; a molecule's energy belongs to no element."""
+        owner = np.repeat(np.arange(len(self.data)), self.data.sizes)
+        result = {}
+        for z in self.data.elements:
+            atoms = self.data.numbers == z
+            mae, rmse = self._force_errors(atoms)
+            result[SYMBOLS[z]] = Errors(
+                len(np.unique(owner[atoms])), int(atoms.sum()), forces_mae=mae, forces_rmse=rmse
+            )
+        return result
+
+    @cached_property
+    def spread(self) -> dict[str, float] | None:
+        """How a committee's disagreement compares with its errors (eV, eV/Å), or None for one model.
+
+        A correlation near one says that atoms on which members disagree are those with large errors.
+        """
+        if self.energies_spread is None:
+            return None
+        result = {"energy_mean": float(self.energies_spread.mean())}
+        if self.forces is not None and self.data.forces is not None and self.forces_spread is not None:
+            error = np.linalg.norm(self.forces - self.data.forces, axis=-1)
+            result["forces_mean"] = float(self.forces_spread.mean())
+            if min(np.ptp(error), np.ptp(self.forces_spread)) > 0:
+                result["forces_correlation"] = float(np.corrcoef(error, self.forces_spread)[0, 1])
+        return result
+
+    def to_dict(self, unit: str | None = None) -> dict[str, Any]:
+        """Everything but the single predictions, ready for JSON; errors in `unit` and `unit`/Å."""
+        unit = unit or self.unit
+        factor = from_ev(unit)
+
+        def table(groups: dict[str, Errors]) -> dict[str, dict[str, Any]]:
+            return {name: asdict(errors.scaled(factor)) for name, errors in groups.items()}
+
+        return {
+            "unit": {"energy": unit, "forces": f"{unit}/Ang"},
+            "structures": len(self.data),
+            "trained_frames": {"count": self.trained, "included": self.trained_included},
+            **table({"overall": self.overall}),
+            "per_element": table(self.per_element),
+            "per_molecule": table(self.per_molecule),
+            "committee_spread": None
+            if self.spread is None
+            else {k: v if k.endswith("correlation") else v * factor for k, v in self.spread.items()},
+            "provenance": self.provenance,
+        }
+
+    @cached_property
+    def _formulas(self) -> np.ndarray:
+        counts = self.data.composition()
+        unique, inverse = np.unique(counts, axis=0, return_inverse=True)
+        names = np.array([formula(np.repeat(self.data.elements, row)) for row in unique])
+        return names[inverse.reshape(-1)]
+
+    def _errors(self, chosen: np.ndarray) -> Errors:
+        sizes = self.data.sizes[chosen]
+        energy: list[float | None] = [None] * 4
+        if self.data.energies is not None:
+            error = (self.energies - self.data.energies)[chosen]
+            energy = [*_mae_rmse(error), *_mae_rmse(error / sizes)]
+        return Errors(
+            int(chosen.sum()),
+            int(sizes.sum()),
+            *energy,
+            *self._force_errors(np.repeat(chosen, self.data.sizes)),
+        )
+
+    def _force_errors(self, atoms: np.ndarray) -> tuple[float | None, float | None]:
+        if self.forces is None or self.data.forces is None:
+            return None, None
+        return _mae_rmse((self.forces - self.data.forces)[atoms])
+
+
+def _mae_rmse(error: np.ndarray) -> tuple[float, float]:
+    return float(np.abs(error).mean()), float(np.sqrt(np.square(error).mean()))

@@ -1,0 +1,157 @@
+"""The ASE calculator: numbers, caching, precision, committees, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from geomatt import Committee, GeomAttCalculator, GeomAttError, ModelConfig, Potential, Structure, save
+from geomatt.model import GeometricAttention, Normalisation
+
+ase = pytest.importorskip("ase")
+
+CONFIG = ModelConfig(elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0,
+                     d_max=3.0, spacing=0.25)  # fmt: skip
+
+
+def make(seed=0, dtype=torch.float64) -> Potential:
+    torch.manual_seed(seed)
+    return Potential(GeometricAttention(CONFIG).to(dtype), Normalisation(-4214.0, 0.5))
+
+
+def water():
+    return ase.Atoms("OH2", [[5.0, 0, 0], [5.96, 0, 0], [4.76, 0.93, 0]])
+
+
+def count_calls(calculator, monkeypatch):
+    calls = []
+    original = calculator.calculate
+    monkeypatch.setattr(calculator, "calculate", lambda *a, **k: (calls.append(1), original(*a, **k)))
+    return calls
+
+
+def test_agrees_with_the_potential(tmp_path):
+    potential, atoms = make(), water()
+    save(potential, tmp_path / "m.safetensors")
+    atoms.calc = GeomAttCalculator(tmp_path / "m.safetensors")
+    expected = potential.predict([Structure(atoms.numbers, atoms.positions)])[0]
+    assert atoms.get_potential_energy() == expected.energy
+    assert atoms.get_potential_energy(force_consistent=True) == expected.energy
+    np.testing.assert_array_equal(atoms.get_forces(), expected.forces)
+    np.testing.assert_allclose(atoms.get_potential_energies().sum(), expected.energy, rtol=1e-14)
+    assert atoms.calc.energy_spread is None
+    assert atoms.calc.forces_spread is None
+    properties = atoms.calc.export_properties()  # ASE chokes here on names it does not know
+    assert properties["forces"].shape == (3, 3)
+
+
+def test_forces_are_derivatives_of_the_energy():
+    from ase.calculators.fd import calculate_numerical_forces
+
+    atoms = water()
+    atoms.calc = GeomAttCalculator(make())
+    np.testing.assert_allclose(atoms.get_forces(), calculate_numerical_forces(atoms, 1e-4), atol=1e-6)
+
+
+def test_caching(monkeypatch):
+    atoms = water()
+    atoms.calc = GeomAttCalculator(make())
+    calls = count_calls(atoms.calc, monkeypatch)
+    atoms.get_forces()
+    atoms.get_potential_energy()
+    atoms.get_potential_energies()
+    assert len(calls) == 1  # one evaluation answers all
+    atoms.cell = [9, 9, 9]
+    atoms.set_initial_charges([0.1, 0, 0])
+    atoms.get_forces()
+    assert len(calls) == 1  # neither enters the energy
+    before = atoms.get_potential_energy()
+    atoms.positions[0, 0] += 0.1
+    assert atoms.get_potential_energy() != before
+    atoms.numbers[0] = 6
+    assert atoms.calc.calculation_required(atoms, ["energy"])
+    changed = atoms.get_potential_energy()
+    fresh = atoms.copy()
+    fresh.calc = GeomAttCalculator(make())
+    assert fresh.get_potential_energy() == changed
+    del atoms[2]
+    assert atoms.get_forces().shape == (2, 3)
+    assert len(calls) == 4
+
+
+def test_results_are_not_shared():
+    atoms = water()
+    atoms.calc = GeomAttCalculator(make())
+    forces = atoms.get_forces()
+    kept = forces.copy()
+    forces += 1.0
+    np.testing.assert_array_equal(atoms.get_forces(), kept)
+    old = atoms.calc.results["forces"]
+    atoms.rattle(0.1, seed=1)
+    atoms.get_forces()
+    np.testing.assert_array_equal(old, kept)
+
+
+def test_precision_leaves_the_callers_model_alone():
+    potential = make(dtype=torch.float32)
+    single, double = water(), water()
+    single.calc = GeomAttCalculator(potential)
+    double.calc = GeomAttCalculator(potential, dtype="float64")
+    assert potential.dtype == torch.float32
+    assert single.get_potential_energy() == pytest.approx(double.get_potential_energy(), abs=1e-5)
+    assert single.get_forces().dtype == np.float64
+    np.testing.assert_allclose(single.get_forces(), double.get_forces(), atol=1e-4)
+
+
+def test_committee(tmp_path):
+    members = [make(seed) for seed in range(3)]
+    for k, member in enumerate(members):
+        save(member, tmp_path / f"member_{k}" / "model.safetensors")
+    atoms = water()
+    expected = Committee(members).predict([Structure(atoms.numbers, atoms.positions)])[0]
+    for source in (tmp_path, Committee(members)):
+        atoms.calc = GeomAttCalculator(source)
+        assert atoms.get_potential_energy() == pytest.approx(expected.energy, abs=1e-12)
+        np.testing.assert_allclose(atoms.get_forces(), expected.forces, atol=1e-12)
+        assert atoms.calc.energy_spread == pytest.approx(expected.energy_spread)
+        np.testing.assert_allclose(atoms.calc.forces_spread, expected.forces_spread)
+        atoms.calc.export_properties()
+    atoms.calc.reset()
+    assert atoms.calc.energy_spread is None
+
+
+def test_refusals():
+    atoms = water()
+    atoms.calc = GeomAttCalculator(make())
+    atoms.get_forces()
+    atoms.pbc = [True, False, False]
+    with pytest.raises(GeomAttError, match="pbc = False"):
+        atoms.get_forces()
+    atoms.pbc = False
+    atoms.get_forces()
+    atoms.positions[0, 0] = np.nan
+    with pytest.raises(GeomAttError, match="not finite"):
+        atoms.get_forces()
+    for bad, message in (
+        (ase.Atoms("N2", [[0, 0, 0], [1, 0, 0]]), "not trained on"),
+        (ase.Atoms(), "no atoms"),
+    ):
+        bad.calc = GeomAttCalculator(make())
+        with pytest.raises(GeomAttError, match=message):
+            bad.get_potential_energy()
+    with pytest.raises(GeomAttError, match="precision"):
+        GeomAttCalculator(make(), dtype="half")
+
+
+def test_optimises_and_goes_through_ase_files(tmp_path):
+    from ase.io import read
+    from ase.optimize import BFGS
+
+    atoms = water()
+    atoms.calc = GeomAttCalculator(make())
+    start = atoms.get_potential_energy()
+    BFGS(atoms, logfile=None).run(fmax=1e-4, steps=10)
+    assert atoms.get_potential_energy() < start
+    atoms.write(tmp_path / "a.extxyz")
+    assert read(tmp_path / "a.extxyz").get_potential_energy() == pytest.approx(atoms.get_potential_energy())
