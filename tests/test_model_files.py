@@ -126,7 +126,7 @@ def test_directories(tmp_path):
     prediction = committee.predict([molecule()])[0]
     assert prediction.energy_spread > 0
     (run / "member_3").mkdir()
-    with pytest.raises(GeomAttError, match="member_3 .*--resume"):
+    with pytest.raises(GeomAttError, match=r"member_3 .*--resume"):
         load(run)
     save(make(seed=7), run / "model.safetensors")
     assert isinstance(load(run), Potential)

@@ -12,7 +12,16 @@ from geomatt.evaluation.result import EvaluationResult
 from geomatt.units import from_ev
 
 # Bright enough to tell from the diagonal, also in grey and for most colour-blind readers.
-ELEMENT_COLOURS = {1: "#8d99ae", 6: "#2b2d42", 7: "#3a66c4", 8: "#d1495b", 9: "#4f9d69", 15: "#e08e45", 16: "#d4a72c", 17: "#2f9e44"}  # fmt: skip
+ELEMENT_COLOURS = {
+    1: "#8d99ae",
+    6: "#2b2d42",
+    7: "#3a66c4",
+    8: "#d1495b",
+    9: "#4f9d69",
+    15: "#e08e45",
+    16: "#d4a72c",
+    17: "#2f9e44",
+}
 MOST_POINTS = 20_000  # more do not change the picture, only the time to draw it
 
 
@@ -49,8 +58,8 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
         _frame(axis, true, predicted)
         axis.set_xlabel(f"reference {label}")
         axis.set_ylabel(f"predicted {label}")
-        axis.text(0.04, 0.96, f"MAE  {mae:.3g} {tail}\nRMSE {rmse:.3g} {tail}", transform=axis.transAxes, va="top",
-                  family="monospace", fontsize=9)  # fmt: skip
+        text = f"MAE  {mae:.3g} {tail}\nRMSE {rmse:.3g} {tail}"
+        axis.text(0.04, 0.96, text, transform=axis.transAxes, va="top", family="monospace", fontsize=9)
     frames = f"{len(result.data)} frames"
     if result.trained:
         frames += f" ({result.trained} trained on, {'included' if result.trained_included else 'left out'})"

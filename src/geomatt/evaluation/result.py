@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -120,15 +120,19 @@ class EvaluationResult:
 
     def _errors(self, chosen: np.ndarray) -> Errors:
         sizes = self.data.sizes[chosen]
-        energy: list[float | None] = [None] * 4
-        if self.data.energies is not None:
-            error = (self.energies - self.data.energies)[chosen]
-            energy = [*_mae_rmse(error), *_mae_rmse(error / sizes)]
-        return Errors(
-            int(chosen.sum()),
-            int(sizes.sum()),
-            *energy,
-            *self._force_errors(np.repeat(chosen, self.data.sizes)),
+        forces_mae, forces_rmse = self._force_errors(np.repeat(chosen, self.data.sizes))
+        errors = Errors(int(chosen.sum()), int(sizes.sum()), forces_mae=forces_mae, forces_rmse=forces_rmse)
+        if self.data.energies is None:
+            return errors
+        difference = (self.energies - self.data.energies)[chosen]
+        mae, rmse = _mae_rmse(difference)
+        per_atom_mae, per_atom_rmse = _mae_rmse(difference / sizes)
+        return replace(
+            errors,
+            energy_mae=mae,
+            energy_rmse=rmse,
+            energy_per_atom_mae=per_atom_mae,
+            energy_per_atom_rmse=per_atom_rmse,
         )
 
     def _force_errors(self, atoms: np.ndarray) -> tuple[float | None, float | None]:

@@ -69,8 +69,8 @@ class _Tensors:
         value = self.values[name]
         if tuple(value.shape) != shape:
             raise GeomAttError(
-                f"{self.path}: {name} has shape {tuple(value.shape)}, but hyperparameters.json asks for {shape}. "
-                "The two files must come from the same training."
+                f"{self.path}: {name} has shape {tuple(value.shape)}, but hyperparameters.json asks for "
+                f"{shape}. The two files must come from the same training."
             )
         self.used.add(name)
         return value
@@ -82,7 +82,7 @@ class _Tensors:
         if unknown:
             raise GeomAttError(
                 f"{self.path} holds {len(unknown)} tensors that have no place in the model "
-                f"(first: {unknown[0]}). It is not a checkpoint of the authors' GeomAtt with these hyper-parameters."
+                f"(first: {unknown[0]}). It is no checkpoint of the authors' code with these hyper-parameters."
             )
 
     def embedded_elements(self) -> list[str]:

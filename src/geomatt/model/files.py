@@ -78,7 +78,8 @@ def load_file(
         network_class = NETWORKS[header["kind"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GeomAttError(
-            f"{path} has a damaged description ({type(error).__name__}: {error}). Use a fresh copy of the file."
+            f"{path} has a damaged description ({type(error).__name__}: {error}). "
+            "Use a fresh copy of the file."
         ) from error
     with torch.random.fork_rng(devices=[]):  # loading must not move the caller's random numbers on
         network = network_class(config).to(stored)
@@ -95,8 +96,8 @@ def read_contents(path: Path) -> Contents:
         raise GeomAttError(f"{path} does not say which format it has. Use a fresh copy of the file.")
     if version > FORMAT:
         raise GeomAttError(
-            f"{path} has format {version}, written by geomatt {header.get('version', '?')}; this version reads "
-            f"formats up to {FORMAT}. Upgrade with: pip install --upgrade geomatt"
+            f"{path} has format {version}, written by geomatt {header.get('version', '?')}; this version "
+            f"reads formats up to {FORMAT}. Upgrade with: pip install --upgrade geomatt"
         )
     try:
         tensors = load_tensors(content)
@@ -272,7 +273,8 @@ def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> N
         parts = [f"lacks {', '.join(missing)}"] if missing else []
         parts += [f"has unknown {', '.join(extra)}"] if extra else []
         raise GeomAttError(
-            f"{path} does not fit its own description: it {' and '.join(parts)}. Use a fresh copy of the file."
+            f"{path} does not fit its own description: it {' and '.join(parts)}. "
+            "Use a fresh copy of the file."
         )
     for name, value in expected.items():
         if tensors[name].shape != value.shape:

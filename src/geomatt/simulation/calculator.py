@@ -89,7 +89,7 @@ class GeomAttCalculator(Calculator):
         )  # (members, N, 3)
         totals = np.array([float(o.energy[0]) for o in outputs])
         energy = float(totals.mean())
-        # There is no electronic entropy, so the free energy, which some of ASE's optimisers ask for, is the same.
+        # There is no electronic entropy, so the free energy, which ASE asks for at times, is the same.
         self.results = {
             "energy": energy,
             "free_energy": energy,

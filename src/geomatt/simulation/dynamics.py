@@ -122,8 +122,8 @@ def run_md(
             if not np.isfinite(rows[step]).all() or rows[step, 0] > hot:
                 raise GeomAttError(
                     f"The simulation diverged after {step} steps ({step * timestep_fs:g} fs): temperature "
-                    f"{rows[step, 0]:.3g} K, energy {rows[step, 1]:.6g} eV. Use a shorter time step or a lower "
-                    "temperature, or train the model further or on hotter data."
+                    f"{rows[step, 0]:.3g} K, energy {rows[step, 1]:.6g} eV. Use a shorter time step or a "
+                    "lower temperature, or train the model further or on hotter data."
                 )
             if writer is not None and step % interval == 0:
                 writer.write()
