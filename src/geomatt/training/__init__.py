@@ -1,0 +1,17 @@
+"""Training: from data and settings to a potential, with nothing lost on the way."""
+
+from geomatt.training.config import TrainConfig, resolve
+from geomatt.training.interrupt import Interrupted
+from geomatt.training.members import run, train_members
+from geomatt.training.trainer import Progress, TrainResult, train
+
+__all__ = [
+    "Interrupted",
+    "Progress",
+    "TrainConfig",
+    "TrainResult",
+    "resolve",
+    "run",
+    "train",
+    "train_members",
+]

@@ -1,0 +1,141 @@
+"""What a training run looks like in the terminal."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.progress import BarColumn, Progress, TextColumn
+from rich.table import Table
+
+from geomatt.cli.console import console
+from geomatt.units import from_ev
+
+if TYPE_CHECKING:
+    from geomatt.data.structures import Dataset
+    from geomatt.training import TrainResult
+    from geomatt.training.trainer import Progress as TrainProgress
+
+PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
+
+
+def announce(dataset: Dataset) -> None:
+    """What was read and in which units; everything suspicious, loudly."""
+    from geomatt.data.checks import check_labels
+
+    origin = dataset.origin
+    name = origin.get("path") or dataset.name or "the data"
+    console.print(f"{len(dataset)} structures from {name}", highlight=False, soft_wrap=True)
+    if "energy_unit" in origin:
+        known = origin.get("units_known", "as given")
+        console.print(
+            f"Units: energy {origin['energy_unit']}, length {origin.get('length_unit', 'Ang')} ({known})",
+            highlight=False,
+            soft_wrap=True,
+        )
+    warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
+    for warning in warnings:
+        console.print("[bold yellow]Warning:[/]", end=" ")
+        console.print(warning, highlight=False, soft_wrap=True, markup=False, style="yellow")
+
+
+@contextmanager
+def live_progress() -> Iterator[Callable[[TrainProgress], None]]:
+    """A callback that shows a bar with the latest errors, or prints a line now and then without a terminal."""
+    if not console.is_terminal:
+        yield _plain_lines()
+        return
+    columns = (TextColumn("{task.fields[where]}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}"))
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=1.0, where="starting", state="")
+
+        def show(progress: TrainProgress) -> None:
+            bar.update(task, completed=progress.fraction, where=_where(progress), state=_state(progress))
+
+        yield show
+
+
+def _plain_lines() -> Callable[[TrainProgress], None]:
+    last = 0.0
+
+    def show(progress: TrainProgress) -> None:
+        nonlocal last
+        ends = progress.seconds_left == 0.0
+        if progress.new_row and (ends or time.monotonic() - last >= PLAIN_SECONDS):
+            last = time.monotonic()
+            console.print(f"{_where(progress)}  {_state(progress)}", highlight=False, soft_wrap=True)
+
+    return show
+
+
+def _where(progress: TrainProgress) -> str:
+    member = f"member {progress.member + 1}/{progress.members}  " if progress.members > 1 else ""
+    return f"{member}epoch {progress.epoch}/{progress.epochs}"
+
+
+def _state(progress: TrainProgress) -> str:
+    left = f"{duration(progress.seconds_left)} left"
+    row = progress.row
+    if row is None:
+        return left
+    factor, unit = from_ev(progress.unit), progress.unit
+    parts = [f"loss {row.train_loss:.4g}"]
+    if math.isfinite(row.val_loss):
+        parts.append(f"val {row.val_loss:.4g}")
+        parts.append(f"E {row.val_energy_mae * factor:.3f} {unit}")
+        if math.isfinite(row.val_force_mae):
+            parts.append(f"F {row.val_force_mae * factor:.3f} {unit}/Å")
+    return "  ".join([*parts, f"lr {row.learning_rate:.1e}", left])
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words short enough for a progress line."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02d} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def summary_table(results: Sequence[TrainResult], test: Sequence[tuple[float, float] | None]) -> Table:
+    """Errors of the models in the user's unit, on validation and, where there are any, on test structures.
+
+    `test` holds energy and force MAE of each model in eV; members get a row of mean ± spread.
+    """
+    unit, factor = results[0].unit, from_ev(results[0].unit)
+    table = Table(title=f"Mean absolute errors (energy in {unit}, forces in {unit}/Å)")
+    table.add_column("model")
+    for part in ("validation", "test") if any(test) else ("validation",):
+        table.add_column(f"{part} energy", justify="right")
+        table.add_column(f"{part} forces", justify="right")
+    table.add_column("best epoch", justify="right")
+    rows = []
+    for result, tested in zip(results, test, strict=True):
+        values = [result.best_errors["energy_mae"], result.best_errors.get("force_mae", math.nan)]
+        values += list(tested or (math.nan, math.nan)) if any(test) else []
+        rows.append([v * factor for v in values])
+        name = result.folder.name or str(result.folder)
+        table.add_row(name, *map(_number, rows[-1]), str(result.best_epoch))
+    if len(rows) > 1:
+        columns = list(zip(*rows, strict=True))
+        cells = [f"{_number(_mean(c))} ± {_number(_deviation(c))}" for c in columns]
+        table.add_section()
+        table.add_row("mean ± spread", *cells, "")
+    return table
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.3f}"
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _deviation(values: Sequence[float]) -> float:
+    mean = _mean(values)
+    return math.sqrt(_mean([(v - mean) ** 2 for v in values]))

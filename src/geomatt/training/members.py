@@ -1,0 +1,116 @@
+"""Several models in one run: folds of the data, or seeds. Each is a run of its own in `RUN/member_k`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from geomatt.data.structures import Dataset
+from geomatt.errors import GeomAttError
+from geomatt.model.potential import Potential
+from geomatt.training.checkpoint import write_atomically
+from geomatt.training.config import TrainConfig, read_settings
+from geomatt.training.prepare import open_folder
+from geomatt.training.trainer import Progress, TrainResult, train
+
+if TYPE_CHECKING:
+    from geomatt.data.splits import Split
+
+
+def member_folder(out: str | Path, member: int) -> Path:
+    return Path(out) / f"member_{member}"
+
+
+def train_members(
+    dataset: Dataset,
+    splits: Sequence[Split],
+    config: TrainConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    base: Potential | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    checkpoint_every: float = 30.0,
+) -> list[TrainResult]:
+    """Train a model for each split; `resume` skips finished members and continues the unfinished."""
+    if len(splits) != config.member_count:
+        raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
+    open_folder(Path(out), resume)
+    if not (resume and (Path(out) / "config.toml").exists()):
+        write_atomically(Path(out) / "config.toml", config.to_toml().encode())
+
+    def tell(member: int) -> Callable[[Progress], None] | None:
+        if callback is None:
+            return None
+        return lambda p: callback(dataclasses.replace(p, member=member, members=len(splits)))
+
+    return [
+        train(
+            dataset,
+            split,
+            config.replace(member=member),
+            member_folder(out, member),
+            resume=resume,
+            base=base,
+            callback=tell(member),
+            checkpoint_every=checkpoint_every,
+        )
+        for member, split in enumerate(splits)
+    ]
+
+
+def run(
+    dataset: Dataset,
+    splits: Sequence[Split],
+    config: TrainConfig,
+    out: str | Path,
+    *,
+    resume: bool = False,
+    base: Potential | None = None,
+    callback: Callable[[Progress], None] | None = None,
+    checkpoint_every: float = 30.0,
+) -> list[TrainResult]:
+    """Train what the configuration asks for: one model into `out`, or members below it."""
+    if config.has_members:
+        return train_members(
+            dataset,
+            splits,
+            config,
+            out,
+            resume=resume,
+            base=base,
+            callback=callback,
+            checkpoint_every=checkpoint_every,
+        )
+    return [
+        train(
+            dataset,
+            splits[config.member or 0],
+            config,
+            out,
+            resume=resume,
+            base=base,
+            callback=callback,
+            checkpoint_every=checkpoint_every,
+        )
+    ]
+
+
+def spread(results: Sequence[TrainResult], error: str) -> tuple[float, float]:
+    """Mean and standard deviation over members of a validation error (eV, eV/Å)."""
+    values = [r.best_errors[error] for r in results]
+    return float(np.mean(values)), float(np.std(values))
+
+
+def stored_settings(out: str | Path) -> dict[str, object]:
+    """The settings of the run in a folder, to resume it."""
+    folder = Path(out)
+    if not (folder / "config.toml").is_file():
+        raise GeomAttError(
+            f"There is no run to resume in {folder} (no config.toml). Start one without --resume."
+        )
+    return read_settings(folder / "config.toml")

@@ -1,0 +1,96 @@
+"""Where a model came from: what its file says about data, settings and machine."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+import geomatt
+from geomatt.data.structures import Dataset
+
+if TYPE_CHECKING:
+    from geomatt.data.splits import Split
+    from geomatt.training.checkpoint import Counters
+    from geomatt.training.config import TrainConfig
+
+
+def data_record(dataset: Dataset, split: Split) -> dict[str, Any]:
+    """The data and how it was split; the hashes find trained frames again, even in another file."""
+    seen = np.concatenate([split.train, split.validation])
+    return {
+        "data": {
+            "name": dataset.name,
+            "origin": dict(dataset.origin),
+            "structures": len(dataset),
+            "fingerprint": dataset.fingerprint(),
+        },
+        "split": split.to_dict(),
+        "trained_frames": dataset.select(seen).frame_hashes(),
+    }
+
+
+def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, Any]:
+    """The settings, how far training went, and on what machine."""
+    return {
+        "settings": config.to_dict(),
+        "seed": config.own_seed,
+        "epochs": counters.epoch,
+        "best_epoch": counters.best_epoch,
+        "validation": {"loss": counters.best_loss, **counters.best_errors},
+        "seconds": round(counters.seconds, 3),
+        "hardware": hardware(config.device),
+        "geomatt": geomatt.__version__,
+        "torch": str(torch.__version__),
+        "commit": commit(),
+        "report_unit": unit,
+    }
+
+
+def split_hash(split: Split) -> str:
+    """A hash of which frames train and which validate."""
+    digest = hashlib.sha256()
+    for part in (split.train, split.validation):
+        digest.update(np.asarray(part, dtype=np.int64).tobytes() + b"|")
+    return digest.hexdigest()
+
+
+def hardware(device: str) -> str:
+    """The processor in words."""
+    if torch.device(device).type == "cuda":
+        return torch.cuda.get_device_name(device)
+    name = platform.processor() or platform.machine()
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    except OSError:
+        pass
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+def commit() -> str | None:
+    """The commit of the source tree the package runs from, if it is one."""
+    source = Path(__file__).resolve().parents[3]
+    if not (source / ".git").exists() or not (source / "src" / "geomatt").is_dir():
+        return None
+    try:
+        answer = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=source,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return answer.stdout.strip()
