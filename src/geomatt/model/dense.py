@@ -1,0 +1,332 @@
+"""Energies, forces and the gradient of a loss, written out by hand for many small structures at once.
+
+The numbers are those of `GeometricAttention`; the work is less, for these reasons:
+
+* Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`fold`).
+  An extra column of Φ̂ that is one on real pairs carries the bias and the padding mask.
+* For k = 2 the sum over f is taken before the product: one function of the distance per layer.
+* α never depends on v: all layers and streams of α come first, then the streams run side by side.
+* The overlaps are symmetric matrices, so the first and the last product of a chain are plain matrix
+  products over (m, f) at once: rows i, columns (m, f).
+* No automatic differentiation. With u = ∂loss/∂F held fixed, the gradient of the loss by a parameter θ is
+
+      Σ_b [ w_b ∂E_b/∂θ − d/dt ∂E_b/∂θ ],   w = ∂loss/∂E,  d/dt the derivative along ṙ = u,
+
+  so one sweep with tangents (`dot`) gives it. An adjoint x̄ = ∂E/∂x is therefore carried together with
+  its combination x̂ = w x̄ − dx̄/dt (`bar` and `hat` below).
+
+Shapes as in `geometric_attention`, with M independent networks (members) in front: every parameter has a
+leading axis M, and member m sees its own B structures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from geomatt.model import chain
+from geomatt.model.config import ModelConfig
+
+Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
+
+
+@dataclass
+class Forward:
+    """Everything the force and gradient sweeps reuse. R = layers · M · B."""
+
+    parameters: Parameters
+    numbers: Tensor  # (M, B, N)
+    one_hot: Tensor  # (M, B·N, elements)
+    direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
+    phi: Tensor  # (M, B·N·N, L'), basis functions and, in column L, one on real pairs
+    phi_slope: Tensor  # (M, B·N·N, L'), derivative by the distance
+    overlap: list[list[Tensor]]  # [stream][module] (R, N, N, F)
+    slope: list[list[Tensor]]  # the same, derivative by the distance
+    prefix: list[list[Tensor]]  # [stream], partial products of the chain
+    alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
+    v: list[Tensor]  # [layer] (S·M, B·N, V), the features that enter a layer, and last those that leave
+    u: list[Tensor]  # [layer] (S·M, B·N, V), (Δd / N_S) (W v + b)
+    x: Tensor  # (M, B·N, S·V), the streams side by side
+    hidden: Tensor  # (M, B·N, H), before the softplus
+    atomic: Tensor  # (M, B, N), atomic energies
+
+
+@dataclass
+class Adjoints:
+    """∂E/∂(...) of every intermediate."""
+
+    hidden: Tensor
+    g: list[Tensor]  # [layer] by the features that leave it
+    u: list[Tensor]  # [layer]
+    alpha: list[Tensor]  # [stream] (R, N, N)
+    overlap: list[list[Tensor]]  # [stream][module] (R, N, N, F)
+    suffix: list[list[Tensor]]
+
+
+class DenseProgram:
+    """The hand-written sweeps for one configuration. Holds no weights and no state."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
+        self.streams, self.layers, self.width = len(config.orders), config.layers, config.features
+        self.scale = config.spacing / self.streams
+        self.columns = -(-(config.basis_size + 1) // 4) * 4  # L': aligned rows are faster
+
+    # ---- energies -----------------------------------------------------------------------------------
+
+    def forward(self, p: Parameters, numbers: Tensor, positions: Tensor, slopes: bool = True) -> Forward:
+        """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted."""
+        direction, phi, phi_slope = self._geometry(p, numbers, positions)
+        folded = [self._fold(p, s) for s in range(self.streams)]
+        overlap = [self._overlaps(s, a, phi, numbers) for s, a in enumerate(folded)]
+        slope = [self._overlaps(s, a, phi_slope, numbers) for s, a in enumerate(folded)] if slopes else []
+        chains = [chain.attention(x) for x in overlap]
+        alpha = self._by_layer([a for a, _ in chains])
+
+        one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype).flatten(1, 2)
+        v = (one_hot @ p["embedding"]).repeat(self.streams, 1, 1)
+        vs, us = [v], []
+        for layer in range(self.layers):
+            u = torch.baddbmm(self._b(p, layer), v, self._w(p, layer).mT, beta=self.scale, alpha=self.scale)
+            v = torch.baddbmm(_atoms(v, numbers), alpha[layer], _atoms(u, numbers)).view_as(v)
+            vs.append(v)
+            us.append(u)
+        x = self._side_by_side(v)
+        hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT)
+        active = functional.softplus(hidden) - p["softplus_shift"][:, None, None]
+        energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
+        atomic = energy.view(numbers.shape) * (numbers > 0)
+        return Forward(
+            p, numbers, one_hot, direction, phi, phi_slope, overlap, slope,
+            [prefix for _, prefix in chains], alpha, vs, us, x, hidden, atomic,
+        )  # fmt: skip
+
+    def _geometry(self, p: Parameters, numbers: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Directions, basis functions and their slopes for all pairs."""
+        members, _, atoms = numbers.shape
+        r = positions.reshape(-1, atoms, 3)
+        difference = r[:, :, None] - r[:, None]  # (M·B, N, N, 3)
+        squared = difference.square().sum(-1)
+        apart = squared > 0
+        inverse = torch.where(apart, torch.rsqrt(torch.where(apart, squared, 1.0)), 0.0)
+        distance = (squared * inverse).view(members, -1, 1)
+        mask = (numbers > 0).view(-1, atoms)
+        real = (mask[:, :, None] & mask[:, None]).view(members, -1, 1)
+        # The extra columns get a far-away centre, so their functions vanish; column L becomes the mask.
+        mu = functional.pad(p["mu"], (0, self.columns - self.config.basis_size), value=1e6)[:, None]
+        offset = distance - mu  # (M, P, L')
+        exponent = self.config.gamma * offset.square()
+        phi = torch.where((exponent < 40.0) & real, torch.exp(-exponent), 0.0)
+        phi_slope = (-2.0 * self.config.gamma) * offset * phi
+        phi[..., self.config.basis_size] = real[..., 0].to(phi.dtype)
+        return difference * inverse[..., None], phi, phi_slope
+
+    def _constant(self, p: Parameters, s: int) -> Tensor:
+        """Q Φ̂(0) + q, (M, layers, k − 1, F)."""
+        q = p[f"overlaps.{s}.Q"] @ self._at_zero(p)[:, None, None, :, None]
+        return q.squeeze(-1) + p[f"overlaps.{s}.q"] if self.config.bias else q.squeeze(-1)
+
+    def _at_zero(self, p: Parameters) -> Tensor:
+        """Φ̂(0), (M, L)."""
+        exponent = self.config.gamma * p["mu"].square()
+        return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+
+    def _weight(self, p: Parameters, s: int) -> Tensor:
+        """K with k as column L, (M, layers, k − 1, F, L')."""
+        k, pad = p[f"overlaps.{s}.K"], self.columns - self.config.basis_size
+        if self.config.bias:
+            k, pad = torch.cat([k, p[f"overlaps.{s}.k"][..., None]], -1), pad - 1
+        return functional.pad(k, (0, pad))
+
+    def _fold(self, p: Parameters, s: int) -> Tensor:
+        """The overlap functions as matrices A with F²(d) = A Φ̂(d): (groups, M, F, L').
+
+        A group is a module and a layer; for k = 2 there is one group, and F runs over the layers.
+        """
+        a = self._constant(p, s)[..., None] * self._weight(p, s)
+        if self.config.orders[s] == 2:
+            return a.sum(3).movedim(2, 0)
+        return a.permute(2, 1, 0, 3, 4).flatten(0, 1)
+
+    def _overlaps(self, s: int, folded: Tensor, phi: Tensor, numbers: Tensor) -> list[Tensor]:
+        """The pair matrices of one stream, one (R, N, N, F) per module."""
+        pairs = (-1, numbers.shape[2], numbers.shape[2])
+        if folded.shape[1] == 1:
+            x = torch.bmm(phi.expand(len(folded), -1, -1), folded[:, 0].mT)  # (groups, P, F)
+        else:
+            x = torch.stack([torch.bmm(phi, a.mT).flatten(0, 1) for a in folded])
+        if self.config.orders[s] == 2:
+            return [x[0].mT.reshape(*pairs, 1)]
+        return [module.view(*pairs, x.shape[-1]) for module in x.chunk(self.config.orders[s] - 1)]
+
+    # ---- forces -------------------------------------------------------------------------------------
+
+    def adjoints(self, f: Forward) -> Adjoints:
+        """∂E/∂ of the hidden layer, of v, u, α and every overlap."""
+        hidden = torch.sigmoid(f.hidden) * f.parameters["output.weight"] * _mask(f)
+        g = self._by_stream(hidden @ f.parameters["hidden.weight"])
+        gs, us, alphas = [], [], []
+        for layer in reversed(range(self.layers)):
+            gs.append(g)
+            g_atoms = _atoms(g, f.numbers)
+            alphas.append(torch.bmm(g_atoms, _atoms(f.u[layer], f.numbers).mT))
+            us.append(torch.bmm(f.alpha[layer].mT, g_atoms).view_as(g))
+            if layer:
+                g = torch.baddbmm(g, us[-1], self._w(f.parameters, layer), alpha=self.scale)
+        alpha = self._stream_first(alphas[::-1])
+        pairs = [chain.adjoints(x, c, a) for x, c, a in zip(f.overlap, f.prefix, alpha, strict=True)]
+        return Adjoints(hidden, gs[::-1], us[::-1], alpha, [b for b, _ in pairs], [s for _, s in pairs])
+
+    def forces(self, f: Forward, a: Adjoints) -> Tensor:
+        """−∂E/∂r, (M, B, N, 3)."""
+        members, batch, atoms = f.numbers.shape
+        by_distance = sum(
+            (bar * slope).view(self.layers, -1, atoms, atoms, bar.shape[-1]).sum((0, -1))
+            for bars, slopes in zip(a.overlap, f.slope, strict=True)
+            for bar, slope in zip(bars, slopes, strict=True)
+        )  # (M·B, N, N)
+        assert isinstance(by_distance, Tensor)
+        both = by_distance + by_distance.mT
+        return -(both[..., None] * f.direction).sum(2).view(members, batch, atoms, 3)
+
+    # ---- gradient of a loss -------------------------------------------------------------------------
+
+    def gradient(
+        self, f: Forward, a: Adjoints, by_energy: Tensor, by_forces: Tensor | None
+    ) -> dict[str, Tensor]:
+        """The loss's gradient by every parameter, from ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3)."""
+        if by_forces is None:
+            by_forces = f.direction.new_zeros(*f.numbers.shape, 3)
+        atoms = f.numbers.shape[2]
+        r_dot = by_forces.reshape(-1, atoms, 3)
+        d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)
+        overlap_dot = [
+            [(d_dot[..., None] * x.view(self.layers, *d_dot.shape, -1)).flatten(0, 1) for x in stream]
+            for stream in f.slope
+        ]
+        chains = [
+            chain.attention_dot(x, dot, prefix)
+            for x, dot, prefix in zip(f.overlap, overlap_dot, f.prefix, strict=True)
+        ]
+        grads: dict[str, Tensor] = {}
+        alpha_hat = self._stream_gradients(f, a, by_energy, self._by_layer([d for d, _ in chains]), grads)
+        phi_dot = d_dot.reshape(*f.phi.shape[:2], 1) * f.phi_slope
+        for s, x in enumerate(f.overlap):
+            hats = chain.hats(
+                x, overlap_dot[s], f.prefix[s], chains[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]
+            )
+            by_folded = [
+                self._by_folded(hat, bar, f.phi, phi_dot) for hat, bar in zip(hats, a.overlap[s], strict=True)
+            ]
+            self._unfold(f.parameters, s, torch.stack(by_folded), grads)
+        return grads
+
+    def _stream_gradients(
+        self, f: Forward, a: Adjoints, by_energy: Tensor, alpha_dot: list[Tensor], grads: dict[str, Tensor]
+    ) -> list[Tensor]:
+        """Tangents through streams and readout, hats back: fills `grads`, returns α̂ by stream."""
+        p, numbers = f.parameters, f.numbers
+        v_dot = torch.zeros_like(f.v[0])
+        v_dots, u_dots = [], []
+        for layer in range(self.layers):
+            u_dot = torch.bmm(v_dot, self._w(p, layer).mT) * self.scale
+            v_dots.append(v_dot)
+            u_dots.append(u_dot)
+            step = torch.baddbmm(_atoms(v_dot, numbers), alpha_dot[layer], _atoms(f.u[layer], numbers))
+            v_dot = torch.baddbmm(step, f.alpha[layer], _atoms(u_dot, numbers)).view_as(v_dot)
+        x_dot = self._side_by_side(v_dot)
+        hidden_dot = x_dot @ p["hidden.weight"].mT
+
+        mask = _mask(f)
+        w = by_energy.repeat_interleave(numbers.shape[2], 1)[..., None] * mask  # (M, B·N, 1)
+        sigmoid = torch.sigmoid(f.hidden)
+        active = functional.softplus(f.hidden) - p["softplus_shift"][:, None, None]
+        active_dot = sigmoid * hidden_dot * mask
+        hidden_hat = (w * sigmoid - active_dot * (1.0 - sigmoid)) * p["output.weight"]
+        grads["output.weight"] = (w * active - active_dot).sum(1, keepdim=True)
+        grads["output.bias"] = w.sum(1)
+        grads["hidden.weight"] = torch.baddbmm(hidden_hat.mT @ f.x, a.hidden.mT, x_dot, alpha=-1.0)
+        grads["hidden.bias"] = hidden_hat.sum(1)
+
+        g_hat = self._by_stream(hidden_hat @ p["hidden.weight"])
+        alpha_hats, by_w, by_b = [], [], []
+        for layer in reversed(range(self.layers)):
+            g_atoms, bar_atoms = _atoms(g_hat, numbers), _atoms(a.g[layer], numbers)
+            alpha_hat = torch.bmm(g_atoms, _atoms(f.u[layer], numbers).mT)
+            alpha_hats.append(
+                torch.baddbmm(alpha_hat, bar_atoms, _atoms(u_dots[layer], numbers).mT, alpha=-1.0)
+            )
+            u_hat = torch.bmm(f.alpha[layer].mT, g_atoms)
+            u_hat = torch.baddbmm(u_hat, alpha_dot[layer].mT, bar_atoms, alpha=-1.0).view_as(g_hat)
+            by_w.append(torch.baddbmm(u_hat.mT @ f.v[layer], a.u[layer].mT, v_dots[layer], alpha=-1.0))
+            by_b.append(u_hat.sum(1))
+            g_hat = torch.baddbmm(g_hat, u_hat, self._w(p, layer), alpha=self.scale)
+        grads["W"] = self._member_first(by_w[::-1])
+        grads["b"] = self._member_first(by_b[::-1])
+        grads["embedding"] = f.one_hot.mT @ g_hat.view(self.streams, *f.x.shape[:2], -1).sum(0)
+        return self._stream_first(alpha_hats[::-1])
+
+    def _by_folded(self, hat: Tensor, bar: Tensor, phi: Tensor, phi_dot: Tensor) -> Tensor:
+        """∂loss/∂A of one module, (layers, M, F, L')."""
+        shape = (self.layers, phi.shape[0], phi.shape[1], hat.shape[-1])
+        pairs = zip(hat.view(shape), bar.view(shape), strict=True)
+        return torch.stack([torch.baddbmm(h.mT @ phi, b.mT, phi_dot, alpha=-1.0) for h, b in pairs])
+
+    def _unfold(self, p: Parameters, s: int, by_folded: Tensor, grads: dict[str, Tensor]) -> None:
+        """From ∂loss/∂A (k − 1, layers, M, F, L') to Q, q, K and k; for k = 2 one A serves all f."""
+        by_a = by_folded.permute(2, 1, 0, 3, 4)  # (M, layers, k − 1, F, L')
+        constant, size = self._constant(p, s), self.config.basis_size
+        by_weight = constant[..., None] * by_a
+        by_constant = (by_a * self._weight(p, s)).sum(-1)
+        grads[f"overlaps.{s}.K"] = by_weight[..., :size]
+        grads[f"overlaps.{s}.Q"] = by_constant[..., None] * self._at_zero(p)[:, None, None, None]
+        if self.config.bias:
+            grads[f"overlaps.{s}.k"] = by_weight[..., size]
+            grads[f"overlaps.{s}.q"] = by_constant
+
+    # ---- layouts ------------------------------------------------------------------------------------
+
+    def _w(self, p: Parameters, layer: int) -> Tensor:  # (S·M, V, V)
+        return p["W"][:, :, layer].transpose(0, 1).flatten(0, 1)
+
+    def _b(self, p: Parameters, layer: int) -> Tensor:  # (S·M, 1, V)
+        return p["b"][:, :, layer].transpose(0, 1).flatten(0, 1)[:, None]
+
+    def _by_layer(self, alpha: list[Tensor]) -> list[Tensor]:
+        """From [stream] (R, N, N) to [layer] (S·M·B, N, N)."""
+        atoms = alpha[0].shape[-1]
+        stacked = torch.stack([a.view(self.layers, -1, atoms, atoms) for a in alpha], 1)
+        return list(stacked.flatten(1, 2))
+
+    def _stream_first(self, alpha: list[Tensor]) -> list[Tensor]:
+        """From [layer] (S·M·B, N, N) to [stream] (R, N, N)."""
+        atoms = alpha[0].shape[-1]
+        stacked = torch.stack([a.view(self.streams, -1, atoms, atoms) for a in alpha], 1)
+        return list(stacked.flatten(1, 2))
+
+    def _side_by_side(self, v: Tensor) -> Tensor:
+        """From (S·M, B·N, V) to (M, B·N, S·V)."""
+        return v.view(self.streams, -1, *v.shape[1:]).permute(1, 2, 0, 3).flatten(2)
+
+    def _by_stream(self, x: Tensor) -> Tensor:
+        """From (M, B·N, S·V) to (S·M, B·N, V)."""
+        return x.view(*x.shape[:2], self.streams, -1).permute(2, 0, 1, 3).flatten(0, 1).contiguous()
+
+    def _member_first(self, by_layer: list[Tensor]) -> Tensor:
+        """From [layer] (S·M, ...) to (M, S, layers, ...), with the factor that u carries."""
+        stacked = torch.stack(by_layer, 1) * self.scale
+        return stacked.view(self.streams, -1, *stacked.shape[1:]).transpose(0, 1)
+
+
+def _atoms(v: Tensor, numbers: Tensor) -> Tensor:
+    """(S·M, B·N, V) as (S·M·B, N, V)."""
+    return v.view(-1, numbers.shape[2], v.shape[-1])
+
+
+def _mask(f: Forward) -> Tensor:
+    """Which atoms are real, (M, B·N, 1)."""
+    return (f.numbers > 0).flatten(1)[..., None]
