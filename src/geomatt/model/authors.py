@@ -82,7 +82,7 @@ class _Tensors:
         if unknown:
             raise GeomAttError(
                 f"{self.path} holds {len(unknown)} tensors that have no place in the model "
-                f"(first: {unknown[0]}). It is no checkpoint of the authors' code with these hyper-parameters."
+                f"(first: {unknown[0]}). It is no checkpoint of the authors' code with these settings."
             )
 
     def embedded_elements(self) -> list[str]:

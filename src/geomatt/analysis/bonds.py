@@ -1,0 +1,105 @@
+"""Covalent bonds from distances, and how well attention finds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from geomatt.data.structures import Structure
+from geomatt.elements import SYMBOLS
+from geomatt.errors import GeomAttError
+from geomatt.model.interface import AttentionRecord
+
+# Covalent radii of H to Cm in Å (Cordero et al., Dalton Trans. 2008, 2832).
+# fmt: off
+COVALENT_RADII = np.array([
+    0.31, 0.28, 1.28, 0.96, 0.84, 0.76, 0.71, 0.66, 0.57, 0.58, 1.66, 1.41, 1.21, 1.11, 1.07, 1.05, 1.02,
+    1.06, 2.03, 1.76, 1.70, 1.60, 1.53, 1.39, 1.39, 1.32, 1.26, 1.24, 1.32, 1.22, 1.22, 1.20, 1.19, 1.20,
+    1.20, 1.16, 2.20, 1.95, 1.90, 1.75, 1.64, 1.54, 1.47, 1.46, 1.42, 1.39, 1.45, 1.44, 1.42, 1.39, 1.39,
+    1.38, 1.39, 1.40, 2.44, 2.15, 2.07, 2.04, 2.03, 2.01, 1.99, 1.98, 1.98, 1.96, 1.94, 1.92, 1.92, 1.89,
+    1.90, 1.87, 1.87, 1.75, 1.70, 1.62, 1.51, 1.44, 1.41, 1.36, 1.36, 1.32, 1.45, 1.46, 1.48, 1.40, 1.50,
+    1.50, 2.60, 2.21, 2.15, 2.06, 2.00, 1.96, 1.90, 1.87, 1.80, 1.69,
+])
+# fmt: on
+TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibrations at 500 K stay inside
+
+
+@dataclass(frozen=True)
+class BondScore:
+    """How well a matrix ranks bonded pairs first: 1 is perfect; None where there is nothing to rank."""
+
+    label: str
+    average_precision: float | None
+    auroc: float | None
+
+
+def distances(structure: Structure) -> np.ndarray:
+    """All distances (N, N) in Å."""
+    difference = structure.positions[:, None] - structure.positions
+    return np.linalg.norm(difference, axis=-1)
+
+
+def bond_matrix(structure: Structure, tolerance: float = TOLERANCE) -> np.ndarray:
+    """Which pairs (N, N) are covalently bonded, by distance and covalent radii."""
+    heavy = [SYMBOLS[z] for z in np.unique(structure.numbers) if z > len(COVALENT_RADII)]
+    if heavy:
+        raise GeomAttError(f"No covalent radius is known for {', '.join(heavy)}.")
+    radii = COVALENT_RADII[structure.numbers - 1]
+    bonded = distances(structure) < tolerance * (radii[:, None] + radii)
+    np.fill_diagonal(bonded, False)
+    return bonded
+
+
+def symmetrised(matrix: np.ndarray) -> np.ndarray:
+    """|α| with both directions of a pair averaged and a zero diagonal: how much two atoms have to do."""
+    magnitude = np.abs(matrix)
+    result = 0.5 * (magnitude + magnitude.T)
+    np.fill_diagonal(result, 0.0)
+    return result
+
+
+def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Structure) -> list[BondScore]:
+    """Scores of every attention matrix, and of inverse distance as the control it has to be read against."""
+    bonded = bond_matrix(structure)
+    closeness = 1.0 / (distances(structure) + np.eye(len(structure)))
+    named = [(r.label, r.matrix) for r in records] + [("1 / distance (control)", closeness)]
+    pairs = np.triu_indices(len(structure), 1)
+    truth = bonded[pairs]
+    result = []
+    for label, matrix in named:
+        score = symmetrised(matrix)[pairs]
+        mixed = bool(truth.any() and not truth.all())
+        result.append(
+            BondScore(
+                label,
+                average_precision(truth, score) if truth.any() else None,
+                auroc(truth, score) if mixed else None,
+            )
+        )
+    return result
+
+
+def average_precision(truth: np.ndarray, score: np.ndarray) -> float:
+    """Area under the steps of precision over recall; pairs with equal scores are met together."""
+    true = np.asarray(truth, dtype=bool)
+    if not true.any():
+        raise GeomAttError("Average precision needs at least one true pair.")
+    thresholds, group = np.unique(-np.asarray(score, dtype=np.float64), return_inverse=True)
+    found = np.cumsum(np.bincount(group, weights=true, minlength=len(thresholds)))
+    seen = np.cumsum(np.bincount(group, minlength=len(thresholds)))
+    gained = np.diff(found, prepend=0.0) / found[-1]
+    return float((gained * found / seen).sum())
+
+
+def auroc(truth: np.ndarray, score: np.ndarray) -> float:
+    """Probability that a true pair scores above a false one; ties count half."""
+    true = np.asarray(truth, dtype=bool)
+    if true.all() or not true.any():
+        raise GeomAttError("The area under the ROC curve needs both true and false pairs.")
+    _, group, count = np.unique(np.asarray(score, dtype=np.float64), return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - 0.5 * (count - 1))[group]  # mean rank of equal scores, counted from 1
+    positives = int(true.sum())
+    above = rank[true].sum() - positives * (positives + 1) / 2
+    return float(above / (positives * (len(true) - positives)))

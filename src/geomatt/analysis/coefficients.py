@@ -1,0 +1,76 @@
+"""Attention coefficients of structures as arrays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, overload
+
+import numpy as np
+
+from geomatt.data.structures import Dataset, Structure
+from geomatt.errors import GeomAttError
+from geomatt.model.files import load
+from geomatt.model.interface import AttentionRecord
+from geomatt.model.potential import Committee, Potential
+
+Model = Potential | Committee | str | os.PathLike[str]
+Records = list[AttentionRecord[np.ndarray]]
+
+
+class AtomsLike(Protocol):
+    """What is needed of ASE's Atoms."""
+
+    numbers: Any
+    positions: Any
+    pbc: Any
+
+
+@overload
+def attention(model: Model, atoms: Structure | AtomsLike) -> Records: ...
+@overload
+def attention(
+    model: Model,
+    atoms: Dataset | list[Any],
+    *,
+    batch_size: int = ...,
+    progress: Callable[[int], None] | None = ...,
+) -> list[Records]: ...
+def attention(
+    model: Model,
+    atoms: Any,
+    *,
+    batch_size: int = 32,
+    progress: Callable[[int], None] | None = None,
+) -> Records | list[Records]:
+    """Every attention matrix α (N, N) of a structure: one record per order, layer and head.
+
+    `model` is a potential, a committee (mean of the members' matrices) or the path of one; `atoms` is an
+    ASE Atoms, a `Structure`, or a list or `Dataset` of them, which gives a list with records for each.
+
+    α_ij weighs what atom i receives from atom j. There is no softmax: values may be negative.
+    """
+    potential = model if isinstance(model, Potential | Committee) else load(model)
+    many = isinstance(atoms, Dataset | list | tuple)
+    items: Iterable[Any] = atoms if many else [atoms]
+    structures = [as_structure(item) for item in items]
+    predictions = potential.predict(
+        structures, forces=False, attention=True, batch_size=batch_size, progress=progress
+    )
+    result = [p.attention or [] for p in predictions]
+    return result if many else result[0]
+
+
+def as_structure(atoms: Structure | AtomsLike) -> Structure:
+    """A structure from ASE Atoms, or from anything that has the same attributes."""
+    if isinstance(atoms, Structure):
+        return atoms
+    try:
+        numbers = np.asarray(atoms.numbers, dtype=np.int64)
+        positions = np.asarray(atoms.positions, dtype=np.float64)
+        pbc = [bool(p) for p in np.broadcast_to(atoms.pbc, 3)]
+    except AttributeError as error:
+        raise GeomAttError(
+            f"A {type(atoms).__name__} is not a structure. Give ASE Atoms, a geomatt Structure or Dataset."
+        ) from error
+    return Structure(numbers, positions, pbc=(pbc[0], pbc[1], pbc[2]))

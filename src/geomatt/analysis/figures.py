@@ -1,0 +1,274 @@
+"""Figures of attention for papers: matrices beside distances and bonds, and the molecule as a graph."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.analysis.bonds import COVALENT_RADII, bond_matrix, bond_scores, distances, symmetrised
+from geomatt.analysis.projection import flat_view
+from geomatt.data.files import atomic_output
+from geomatt.data.structures import Structure
+from geomatt.elements import formula, symbols
+from geomatt.errors import GeomAttError
+from geomatt.model.interface import AttentionRecord
+
+Records = Sequence[AttentionRecord[np.ndarray]]
+
+INK, FAINT, DIAGONAL = "#22252b", "#8a8f98", "#e4e6ea"
+FOUND, WRONG, MISSED = "#1b7f5c", "#d9782d", "#9aa0a8"
+ATOM_FILL = {
+    1: "#ffffff",
+    6: "#3c4048",
+    7: "#4a72d6",
+    8: "#d64550",
+    9: "#6cba74",
+    15: "#e39a4c",
+    16: "#e2bd3b",
+    17: "#43b45c",
+}
+LIGHT_FILL = {1, 9, 16}  # elements whose symbol is written in dark letters
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.linewidth": 0.6,
+    "axes.edgecolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+}
+
+
+def attention_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
+    """Every attention matrix (orders down, layers across) beside distances and covalent bonds.
+
+    Each matrix is scaled by its largest off-diagonal magnitude; frames mark covalent bonds, and AP is the
+    average precision with which the matrix ranks them. The suffix of `path` decides: png, pdf, svg.
+    """
+    streams = _streams(records)
+    layers = max(len(stream) for stream in streams)
+    bonded = bond_matrix(structure)
+    precision = _precision(records, structure)
+    rows = max(len(streams), 2)
+    with _style():
+        size = 2.05 + 0.012 * len(structure)
+        figure = _figure(size * (layers + 1) + 0.6, size * 1.06 * rows + 0.8)
+        axes = figure.subplots(rows, layers + 1, squeeze=False)
+        image: Any = None
+        for row in range(rows):
+            for column in range(layers):
+                axis = axes[row, column]
+                if row >= len(streams) or column >= len(streams[row]):
+                    axis.set_visible(False)
+                    continue
+                record = streams[row][column]
+                image = _draw_attention(axis, record, structure, bonded)
+                axis.set_title(_title(record) + _precision_text(precision[record.label]))
+        _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded)
+        for axis in axes[2:, layers]:
+            axis.set_visible(False)
+        bar = figure.colorbar(image, ax=axes[:, :layers], location="bottom", shrink=0.5, aspect=36, pad=0.02)
+        bar.set_label(
+            r"attention $\alpha_{ij}$ / largest $|\alpha_{ij}|$, $i \neq j$; frames: covalent bonds"
+        )
+        bar.outline.set_linewidth(0.5)
+        figure.suptitle(_chemical(structure), fontsize=10)
+        return _write(figure, path)
+
+
+def molecule_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
+    """The molecule as a graph: its covalent bonds, and the strongest attention of each order.
+
+    As many pairs are drawn as there are bonds, from the layer of each order that ranks bonds best; the
+    width of a line follows |α|, averaged over both directions.
+    """
+    bonded = bond_matrix(structure)
+    flat = flat_view(structure.positions)  # (N, 3), the last is the depth
+    precision = _precision(records, structure)
+    best = [max(stream, key=lambda record: precision[record.label] or 0.0) for stream in _streams(records)]
+    extent = np.ptp(flat[:, :2], axis=0) + 1.2
+    with _style():
+        figure = _figure(2.75 * (len(best) + 1), 2.75 * min(extent[1] / extent[0], 1.5) + 0.85)
+        axes = figure.subplots(1, len(best) + 1, squeeze=False)[0]
+        pairs = np.argwhere(np.triu(bonded))
+        for i, j in pairs:
+            axes[0].plot(*flat[[i, j], :2].T, color=FAINT, linewidth=4.0, solid_capstyle="round", zorder=1)
+        axes[0].set_title(f"{len(pairs)} covalent bonds")
+        for axis, record in zip(axes[1:], best, strict=True):
+            found = _draw_strongest(axis, record, bonded, flat)
+            axis.set_title(f"{_title(record)}\n{found} of {len(pairs)} bonds found")
+        for axis in axes:
+            _draw_atoms(axis, structure, flat)
+        _legend(figure)
+        return _write(figure, path)
+
+
+def _draw_attention(axis: Any, record: AttentionRecord, structure: Structure, bonded: np.ndarray) -> Any:
+    matrix = record.matrix.astype(np.float64)
+    beside = ~np.eye(len(matrix), dtype=bool)
+    largest = np.abs(matrix[beside]).max(initial=0.0) or 1.0
+    image = _show(axis, np.ma.masked_array(matrix / largest, ~beside), "RdBu_r", -1.0, 1.0)
+    _frame_bonds(axis, bonded)
+    _label_atoms(axis, structure)
+    return image
+
+
+def _draw_references(figure: Any, above: Any, below: Any, structure: Structure, bonded: np.ndarray) -> None:
+    between = distances(structure)
+    image = _show(above, np.ma.masked_array(between, np.eye(len(between), dtype=bool)), "viridis_r")
+    inset = above.inset_axes((1.04, 0.0, 0.05, 1.0))
+    bar = figure.colorbar(image, cax=inset)
+    bar.outline.set_linewidth(0.5)
+    above.set_title("distance (Å)")
+    kinds = np.ma.masked_array(bonded.astype(float), np.eye(len(bonded), dtype=bool))
+    _show(below, kinds, "Greys", 0.0, 1.25)
+    below.set_title("covalent bonds")
+    for axis in (above, below):
+        _label_atoms(axis, structure)
+
+
+def _show(
+    axis: Any, matrix: np.ndarray, colours: str, low: float | None = None, high: float | None = None
+) -> Any:
+    """A matrix as an image with a grey diagonal: an atom's attention to itself has another scale."""
+    import matplotlib
+
+    colour_map = matplotlib.colormaps[colours].with_extremes(bad=DIAGONAL)
+    return axis.imshow(matrix, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest")
+
+
+def _frame_bonds(axis: Any, bonded: np.ndarray) -> None:
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    cells = [Rectangle((j - 0.5, i - 0.5), 1, 1) for i, j in np.argwhere(bonded)]
+    width = min(0.9, 14.0 / len(bonded))
+    axis.add_collection(PatchCollection(cells, facecolor="none", edgecolor=INK, linewidth=width))
+
+
+def _label_atoms(axis: Any, structure: Structure) -> None:
+    """Element symbols along both sides; only every so many atoms where there is no room for all."""
+    stride = -(-len(structure) // 36)
+    ticks = np.arange(0, len(structure), stride)
+    names = [symbols(structure.numbers)[i] + (str(i) if stride > 1 else "") for i in ticks]
+    size = 7 if len(ticks) <= 16 else 5
+    axis.set_xticks(ticks, names, fontsize=size, rotation=90 if stride > 1 else 0)
+    axis.set_yticks(ticks, names, fontsize=size)
+    axis.tick_params(length=0, pad=2)
+
+
+def _draw_strongest(axis: Any, record: AttentionRecord, bonded: np.ndarray, flat: np.ndarray) -> int:
+    """Draw as many of the strongest pairs as there are bonds; returns how many are bonds."""
+    upper = np.triu_indices(len(bonded), 1)
+    strength = symmetrised(record.matrix)[upper]
+    count = int(bonded[upper].sum())
+    top = np.argsort(-strength, kind="stable")[:count]
+    found = 0
+    for p in top:
+        i, j = upper[0][p], upper[1][p]
+        width = 1.2 + 4.3 * strength[p] / (strength.max() or 1.0)
+        colour = FOUND if bonded[i, j] else WRONG
+        found += int(bonded[i, j])
+        look = {"color": colour, "linewidth": width, "solid_capstyle": "round", "zorder": 2, "alpha": 0.9}
+        axis.plot(*flat[[i, j], :2].T, **look)
+    chosen = set(top.tolist())
+    for p in np.flatnonzero(bonded[upper]):
+        if p not in chosen:
+            ends = [upper[0][p], upper[1][p]]
+            axis.plot(*flat[ends, :2].T, color=MISSED, linewidth=1.2, linestyle=(0, (1.5, 1.5)), zorder=1)
+    return found
+
+
+def _draw_atoms(axis: Any, structure: Structure, flat: np.ndarray) -> None:
+    from matplotlib.patches import Circle
+
+    crowded = len(structure) > 30
+    for i in np.argsort(flat[:, 2]):
+        z = int(structure.numbers[i])
+        radius = 0.17 + 0.18 * COVALENT_RADII[z - 1]
+        fill = ATOM_FILL.get(z, "#8f6bb0")
+        level = 3.0 + 1e-3 * flat[i, 2]  # nearer atoms and their letters cover those behind
+        axis.add_patch(
+            Circle(
+                (flat[i, 0], flat[i, 1]), radius, facecolor=fill, edgecolor=INK, linewidth=0.8, zorder=level
+            )
+        )
+        if not crowded:
+            letters = {"ha": "center", "va": "center_baseline", "fontsize": 7, "zorder": level + 1e-5}
+            colour = INK if z in LIGHT_FILL else "white"
+            axis.text(*flat[i, :2], symbols([z])[0], color=colour, **letters)
+    low, high = flat[:, :2].min(0) - 0.6, flat[:, :2].max(0) + 0.6
+    axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
+    axis.axis("off")
+
+
+def _legend(figure: Any) -> None:
+    from matplotlib.lines import Line2D
+
+    lines = [
+        Line2D([], [], color=FOUND, linewidth=3, label="strong attention, a bond"),
+        Line2D([], [], color=WRONG, linewidth=3, label="strong attention, no bond"),
+        Line2D([], [], color=MISSED, linewidth=1.2, linestyle=(0, (1.5, 1.5)), label="a bond missed"),
+    ]
+    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+
+
+def _title(record: AttentionRecord) -> str:
+    head = f", head {record.head + 1}" if record.head else ""
+    return f"order {record.order}, layer {record.layer + 1}{head}"
+
+
+def _precision(records: Records, structure: Structure) -> dict[str, float | None]:
+    """Average precision for bonds of every record, by its label."""
+    return {score.label: score.average_precision for score in bond_scores(records, structure)}
+
+
+def _precision_text(value: float | None) -> str:
+    return "" if value is None else f"   AP {value:.2f}"
+
+
+def _chemical(structure: Structure) -> str:
+    """The formula with its numbers set below the line."""
+    return re.sub(r"(\d+)", r"$_{\1}$", formula(structure.numbers))
+
+
+def _streams(records: Records) -> list[list[AttentionRecord]]:
+    """Records by stream (order and head), each in the order of its layers."""
+    if not records:
+        raise GeomAttError("There is no attention to draw.")
+    streams: dict[tuple[int, int], list[AttentionRecord]] = {}
+    for record in records:
+        streams.setdefault((record.order, record.head), []).append(record)
+    return [sorted(stream, key=lambda r: r.layer) for stream in streams.values()]
+
+
+def _style() -> Any:
+    import matplotlib
+
+    return matplotlib.rc_context(STYLE)
+
+
+def _figure(width: float, height: float) -> Any:
+    """A figure of its own, outside pyplot: nothing to close, and no display needed."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=200, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _write(figure: Any, path: str | os.PathLike[str]) -> Path:
+    target = Path(path)
+    kind = target.suffix.lstrip(".").lower() or "png"
+    if kind not in figure.canvas.get_supported_filetypes():
+        raise GeomAttError(f"Cannot draw a {target.suffix} file. Use .png, .pdf or .svg.")
+    with atomic_output(target) as temporary:
+        figure.savefig(temporary, format=kind)
+    return target
