@@ -12,7 +12,7 @@ import numpy as np
 
 from geomatt.analysis.bonds import COVALENT_RADII, bond_matrix, bond_scores, distances, symmetrised
 from geomatt.analysis.projection import flat_view
-from geomatt.data.files import atomic_output
+from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols
 from geomatt.errors import GeomAttError
@@ -51,7 +51,7 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
     Each matrix is scaled by its largest off-diagonal magnitude; frames mark covalent bonds, and AP is the
     average precision with which the matrix ranks them. The suffix of `path` decides: png, pdf, svg.
     """
-    streams = _streams(records)
+    target, streams = _target(path), _streams(records)
     layers = max(len(stream) for stream in streams)
     bonded = bond_matrix(structure)
     precision = _precision(records, structure)
@@ -79,7 +79,7 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
         )
         bar.outline.set_linewidth(0.5)
         figure.suptitle(_chemical(structure), fontsize=10)
-        return _write(figure, path)
+        return _write(figure, target)
 
 
 def molecule_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
@@ -88,10 +88,11 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
     As many pairs are drawn as there are bonds, from the layer of each order that ranks bonds best; the
     width of a line follows |α|, averaged over both directions.
     """
+    target, streams = _target(path), _streams(records)
     bonded = bond_matrix(structure)
     flat = flat_view(structure.positions)  # (N, 3), the last is the depth
     precision = _precision(records, structure)
-    best = [max(stream, key=lambda record: precision[record.label] or 0.0) for stream in _streams(records)]
+    best = [max(stream, key=lambda record: precision[record.label] or 0.0) for stream in streams]
     extent = np.ptp(flat[:, :2], axis=0) + 1.2
     with _style():
         figure = _figure(2.75 * (len(best) + 1), 2.75 * min(extent[1] / extent[0], 1.5) + 0.85)
@@ -106,7 +107,7 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
         for axis in axes:
             _draw_atoms(axis, structure, flat)
         _legend(figure)
-        return _write(figure, path)
+        return _write(figure, target)
 
 
 def _draw_attention(axis: Any, record: AttentionRecord, structure: Structure, bonded: np.ndarray) -> Any:
@@ -264,11 +265,15 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def _write(figure: Any, path: str | os.PathLike[str]) -> Path:
-    target = Path(path)
-    kind = target.suffix.lstrip(".").lower() or "png"
-    if kind not in figure.canvas.get_supported_filetypes():
-        raise GeomAttError(f"Cannot draw a {target.suffix} file. Use .png, .pdf or .svg.")
+def _target(path: str | os.PathLike[str]) -> Path:
+    """Refuse a place or a format that cannot be written before the work of drawing."""
+    target = require_writable(Path(path))
+    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
+    return target
+
+
+def _write(figure: Any, target: Path) -> Path:
     with atomic_output(target) as temporary:
-        figure.savefig(temporary, format=kind)
+        figure.savefig(temporary, format=target.suffix[1:].lower())
     return target

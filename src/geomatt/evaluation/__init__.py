@@ -2,6 +2,7 @@
 
 from geomatt.evaluation.evaluate_model import evaluate
 from geomatt.evaluation.plots import parity_plot
+from geomatt.evaluation.predictions import write_predictions
 from geomatt.evaluation.result import Errors, EvaluationResult
 
-__all__ = ["Errors", "EvaluationResult", "evaluate", "parity_plot"]
+__all__ = ["Errors", "EvaluationResult", "evaluate", "parity_plot", "write_predictions"]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.data.files import atomic_output, require_writable
+from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
 from geomatt.units import from_ev
 
@@ -30,8 +32,9 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    from geomatt.data.files import atomic_output
-
+    target = require_writable(Path(path))
+    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
     unit = unit or result.unit
     factor = from_ev(unit)
     panels = [kind for kind in ("energy", "forces") if _has(result, kind)]
@@ -64,9 +67,8 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     if result.trained:
         frames += f" ({result.trained} trained on, {'included' if result.trained_included else 'left out'})"
     figure.suptitle(frames, fontsize=10, color="#555555")
-    target = Path(path)
     with atomic_output(target) as temporary:
-        figure.savefig(temporary, format=target.suffix.lstrip(".") or "png")
+        figure.savefig(temporary, format=target.suffix[1:].lower())
     return target
 
 

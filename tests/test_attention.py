@@ -1,0 +1,169 @@
+"""Attention as values, bonds from distances, ranking scores, figures and files."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from oracle import oracle_energy
+
+from geomatt import Committee, Dataset, GeomAttError, ModelConfig, Potential, Structure, attention, save
+from geomatt.analysis import (
+    attention_figure,
+    auroc,
+    average_precision,
+    bond_matrix,
+    bond_scores,
+    molecule_figure,
+)
+from geomatt.analysis.bonds import COVALENT_RADII, symmetrised
+from geomatt.analysis.export import write_json, write_npz
+from geomatt.analysis.projection import flat_view
+from geomatt.model import AttentionRecord, GeometricAttention, Normalisation
+
+CONFIG = ModelConfig(
+    elements=(1, 6, 8), orders=(2, 2, 3), layers=2, features=8, overlap_features=16, gamma=8.0,
+    d_max=3.0, spacing=0.25,
+)  # fmt: skip
+
+
+def make(seed=0) -> Potential:
+    torch.manual_seed(seed)
+    return Potential(GeometricAttention(CONFIG).double(), Normalisation())
+
+
+def methanol() -> Structure:
+    return Structure(
+        np.array([6, 8, 1, 1, 1, 1]),
+        np.array([[-0.05, 0.66, 0], [-0.05, -0.76, 0], [-1.09, 0.98, 0], [0.88, -1.06, 0], [0.44, 1.07, 0.89],
+                  [0.44, 1.07, -0.89]]),
+    )  # fmt: skip
+
+
+def test_records_are_the_oracles_matrices():
+    potential, molecule = make(), methanol()
+    records = attention(potential, molecule)
+    _, expected = oracle_energy(
+        potential.network.state_dict(), CONFIG, molecule.numbers, torch.from_numpy(molecule.positions)
+    )
+    assert [(r.order, r.layer, r.head) for r in records] == [
+        (2, 0, 0), (2, 1, 0), (2, 0, 1), (2, 1, 1), (3, 0, 0), (3, 1, 0),
+    ]  # fmt: skip
+    flat = [a.detach().numpy() for stream in expected for a in stream]
+    for record, alpha in zip(records, flat, strict=True):
+        np.testing.assert_allclose(record.matrix, alpha, atol=1e-12)
+
+
+def test_what_may_be_asked(tmp_path):
+    ase = pytest.importorskip("ase")
+    potential, molecule = make(), methanol()
+    one = attention(potential, molecule)
+    save(potential, tmp_path / "m.safetensors")
+    atoms = ase.Atoms(molecule.numbers, molecule.positions)
+    smaller = Structure(molecule.numbers[:2], molecule.positions[:2])
+    many = attention(tmp_path / "m.safetensors", Dataset.from_structures([smaller, molecule]))
+    assert many[0][0].matrix.shape == (2, 2)
+    for other in (attention(potential, atoms), attention(str(tmp_path / "m.safetensors"), molecule), many[1]):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_allclose(a.matrix, b.matrix, atol=1e-12)
+    assert len(attention(potential, [atoms, molecule])) == 2
+    mean = attention(Committee([potential, make(1)]), molecule)[0].matrix
+    second = attention(make(1), molecule)[0].matrix
+    np.testing.assert_allclose(mean, (one[0].matrix + second) / 2, atol=1e-12)
+    with pytest.raises(GeomAttError, match="is not a structure"):
+        attention(potential, 3)
+    atoms.pbc = True
+    with pytest.raises(GeomAttError, match="periodic"):
+        attention(potential, atoms)
+
+
+def test_bonds():
+    bonds = bond_matrix(methanol())
+    assert [tuple(p) for p in np.argwhere(np.triu(bonds))] == [(0, 1), (0, 2), (0, 4), (0, 5), (1, 3)]
+    assert (bonds == bonds.T).all()
+    assert not bonds.diagonal().any()
+    assert len(COVALENT_RADII) >= 86
+    with pytest.raises(GeomAttError, match="Og"):
+        bond_matrix(Structure(np.array([118, 1]), np.zeros((2, 3))))
+
+
+def test_scores_by_hand():
+    truth = np.array([1, 0, 1, 0], dtype=bool)
+    assert average_precision(truth, np.array([4.0, 3, 2, 1])) == pytest.approx(0.5 * 1 + 0.5 * 2 / 3)
+    assert auroc(truth, np.array([4.0, 3, 2, 1])) == pytest.approx(0.75)
+    assert average_precision(truth, np.array([4.0, 1, 3, 2])) == 1
+    assert auroc(truth, np.array([4.0, 1, 3, 2])) == 1
+    assert average_precision(truth, np.ones(4)) == pytest.approx(0.5)  # all ties: how common bonds are
+    assert auroc(truth, np.ones(4)) == pytest.approx(0.5)
+    for bad in (np.zeros(3, bool), np.ones(3, bool)):
+        with pytest.raises(GeomAttError):
+            auroc(bad, np.arange(3))
+    with pytest.raises(GeomAttError):
+        average_precision(np.zeros(3, bool), np.arange(3))
+
+
+def test_a_matrix_that_knows_the_bonds_scores_one():
+    molecule = methanol()
+    matrix = -bond_matrix(molecule).astype(float) + 9.0 * np.eye(6)  # sign and diagonal do not matter
+    knowing, control = bond_scores([AttentionRecord(2, 0, 0, matrix)], molecule)
+    assert knowing.label == "k=2 layer 1"
+    assert (knowing.average_precision, knowing.auroc) == (1.0, 1.0)
+    assert "control" in control.label
+    assert control.average_precision > 0.9
+    alone = Structure(np.array([1, 1]), np.array([[0.0, 0, 0], [9, 0, 0]]))
+    assert bond_scores([], alone)[0].average_precision is None
+    lopsided = np.array([[5.0, 2.0], [-4.0, 5.0]])
+    np.testing.assert_array_equal(symmetrised(lopsided), [[0, 3], [3, 0]])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6])
+def test_view_is_a_rotation(size):
+    positions = methanol().positions[:size]
+    flat = flat_view(positions)
+
+    def between(p):
+        return np.linalg.norm(p[:, None] - p, axis=-1)
+
+    np.testing.assert_allclose(between(flat), between(positions), atol=1e-10)
+    if size == 6:  # not its mirror image
+        centred = positions - positions.mean(0)
+        turn = np.linalg.lstsq(centred, flat - flat.mean(0), rcond=None)[0]
+        assert np.linalg.det(turn) == pytest.approx(1)
+
+
+def test_figures(tmp_path):
+    molecule = methanol()
+    records = attention(make(), molecule)
+    for draw in (attention_figure, molecule_figure):
+        assert draw(records, molecule, tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
+        with pytest.raises(GeomAttError, match=r"\.png"):
+            draw(records, molecule, tmp_path / "f.docx")
+        with pytest.raises(GeomAttError, match="no directory"):
+            draw(records, molecule, tmp_path / "none" / "f.png")
+        with pytest.raises(GeomAttError, match="no attention"):
+            draw([], molecule, tmp_path / "f.png")
+    assert attention_figure(records, molecule, tmp_path / "f.svg").read_bytes().lstrip().startswith(b"<?xml")
+
+
+@pytest.mark.parametrize("size", [1, 2, 40])
+def test_figures_of_all_sizes(tmp_path, size):
+    """One atom, no bonds, and more atoms than there is room for labels."""
+    rng = np.random.default_rng(0)
+    structure = Structure(rng.choice([1, 6, 8], size), rng.normal(size=(size, 3)) * 4)
+    records = attention(make(), structure)[:2]
+    attention_figure(records, structure, tmp_path / "a.png")
+    molecule_figure(records, structure, tmp_path / "b.png")
+
+
+def test_values_as_files(tmp_path):
+    molecule = methanol()
+    records = attention(make(), molecule)
+    with np.load(write_npz(records, molecule, tmp_path / "a.npz"), allow_pickle=False) as stored:
+        np.testing.assert_array_equal(stored["alpha"], np.stack([r.matrix for r in records]))
+        assert stored["order"].tolist() == [2, 2, 2, 2, 3, 3]
+        assert stored["bonds"].sum() == 10
+    content = json.loads(write_json(records, molecule, tmp_path / "a.json").read_text())
+    assert content["elements"][:2] == ["C", "O"]
+    np.testing.assert_array_equal(content["attention"][4]["matrix"], records[4].matrix)
