@@ -93,7 +93,7 @@ class Dataset(Sequence[Structure]):
             missing = [i for i, s in enumerate(items) if getattr(s, label) is None]
             if missing and len(missing) < len(items):
                 raise GeomAttError(
-                    f"{len(missing)} of {len(items)} structures have no {label} (first: number {missing[0]}). "
+                    f"{len(missing)} of {len(items)} structures have no {label} (first: {missing[0]}). "
                     "Labels must be on all structures or on none: drop those structures or label them."
                 )
         has_energy, has_forces = items[0].energy is not None, items[0].forces is not None

@@ -1,0 +1,198 @@
+"""`geomatt data`: fetch, look at and convert data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from geomatt.cli.console import console, output
+from geomatt.errors import GeomAttError
+
+if TYPE_CHECKING:
+    from geomatt.data import Dataset
+
+EnergyUnit = Annotated[
+    str | None, typer.Option(help="Energy unit of the file: kcal/mol, eV, Hartree or kJ/mol.")
+]
+LengthUnit = Annotated[str | None, typer.Option(help="Length unit of the file: Ang or Bohr.")]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--key",
+        metavar="QUANTITY=NAME",
+        help="Where the file keeps numbers, positions, energy or forces, for example energy=my_E; "
+        "forces=none leaves them out. Repeatable.",
+    ),
+]
+Data = Annotated[str, typer.Argument(help="A file, or a fetched data set such as md17/ethanol.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the `data` group."""
+    group = typer.Typer(
+        help="Fetch, inspect and convert data sets.", no_args_is_help=True, rich_markup_mode="rich"
+    )
+    group.command("get")(get)
+    group.command("info")(info)
+    group.command("convert")(convert)
+    app.add_typer(group, name="data")
+
+
+def parse_keys(pairs: list[str] | None) -> dict[str, str]:
+    """`energy=my_E` options as a mapping."""
+    mapping = {}
+    for pair in pairs or []:
+        quantity, equals, name = pair.partition("=")
+        if not (quantity and equals and name):
+            raise GeomAttError(
+                f"--key {pair}: write QUANTITY=NAME, for example --key energy=my_energy --key "
+                "forces=my_forces."
+            )
+        mapping[quantity.strip()] = name.strip()
+    return mapping
+
+
+def get(
+    name: Annotated[
+        str | None,
+        typer.Argument(help="Such as md17/aspirin, rmd17/ethanol, md22/AT-AT.", show_default=False),
+    ] = None,
+    source: Annotated[
+        Path | None,
+        typer.Option("--from", help="Take an existing copy instead: the file, or a directory that holds it."),
+    ] = None,
+) -> None:
+    """Fetch a public data set into the cache; without a name, list them.
+
+    A broken download continues where it stopped. The checksum of the first download is remembered, and later
+    ones must match it. Set GEOMATT_CACHE to keep the files elsewhere.
+
+    Example: [bold]geomatt data get md17/aspirin[/]
+    """
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    from geomatt.data import CATALOGUE, cache_directory, fetch, locate
+
+    if name is None:
+        for entry in CATALOGUE:
+            output.print(f"{entry.name}{'  (fetched)' if locate(entry.name) else ''}", highlight=False)
+        console.print(f"Fetched files live in {cache_directory()}.", highlight=False, soft_wrap=True)
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(name, total=None)
+
+        def show(done: int, total: int | None) -> None:
+            bar.update(task, completed=done, total=total)
+
+        path, how = fetch(name, source=source, progress=show)
+    console.print(
+        f"{name}: {'already there' if how == 'cached' else how}. Units: kcal/mol and Å.", highlight=False
+    )
+    output.print(str(path), highlight=False, soft_wrap=True)
+
+
+def info(
+    file: Data,
+    energy_unit: EnergyUnit = None,
+    length_unit: LengthUnit = None,
+    key: Key = None,
+) -> None:
+    """Print what is in a data set, and whether its labels look right.
+
+    Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
+    """
+    from rich.table import Table
+
+    from geomatt.data import check_labels, read
+
+    dataset = read(file, energy_unit=energy_unit, length_unit=length_unit, keys=parse_keys(key))
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in summary(dataset):
+        table.add_row(name, value)
+    output.print(table, highlight=False)
+    warnings = check_labels(dataset)
+    for warning in warnings:
+        output.print(f"[bold yellow]Warning:[/] {warning}", highlight=False, soft_wrap=True)
+    if not warnings and dataset.energies is not None:
+        output.print("The labels look right.")
+
+
+def convert(
+    source: Annotated[
+        str, typer.Argument(metavar="IN", help="A file, or a fetched data set such as md17/ethanol.")
+    ],
+    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: .npz, .xyz or .extxyz.")],
+    energy_unit: EnergyUnit = None,
+    length_unit: LengthUnit = None,
+    key: Key = None,
+) -> None:
+    """Convert a data set: npz (sGDML keys, one molecule, the units of IN) or extxyz (eV and Å).
+
+    Example: [bold]geomatt data convert md17_ethanol.npz ethanol.extxyz[/]
+    """
+    from geomatt.data import read, require_writable, write
+
+    require_writable(target)  # before reading, which may take a while
+    with console.status("Reading and writing"):
+        dataset = read(source, energy_unit=energy_unit, length_unit=length_unit, keys=parse_keys(key))
+        write(dataset, target)
+    announce(dataset)
+    console.print(f"Wrote {len(dataset)} structures.", highlight=False)
+    output.print(str(target), highlight=False, soft_wrap=True)
+
+
+def announce(dataset: Dataset) -> None:
+    """Say on stderr which units were read and how they are known, and what is missing."""
+    origin = dataset.origin
+    if origin:
+        console.print(
+            f"Units: {origin['energy_unit']} and {origin['length_unit']} ({origin['units_known']}).",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if "notes" in origin:
+        console.print(f"[bold yellow]Note:[/] {origin['notes']}", highlight=False, soft_wrap=True)
+
+
+def summary(dataset: Dataset) -> list[tuple[str, str]]:
+    """What `data info` prints, as pairs of name and text."""
+    import numpy as np
+
+    from geomatt import units
+    from geomatt.data import report_unit
+    from geomatt.elements import formula, symbols
+
+    origin, unit = dataset.origin, report_unit(dataset)
+    factor = units.from_ev(unit)
+    sizes = dataset.sizes
+    compositions = np.unique(dataset.composition(), axis=0)
+    formulas = [formula(np.repeat(dataset.elements, row)) for row in compositions[:5]]
+    more = f" and {len(compositions) - 5} more" if len(compositions) > 5 else ""
+    rows = [
+        ("file", origin.get("path", "")),
+        ("format", origin.get("format", "")),
+        ("name", origin.get("name", "")),
+        ("theory", origin.get("theory", "")),
+        ("structures", f"{len(dataset):,}"),
+        ("atoms", f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"),
+        ("formula", ", ".join(formulas) + more),
+        ("elements", " ".join(symbols(dataset.elements))),
+        ("periodic", "yes" if dataset.pbc is not None and dataset.pbc.any() else "no"),
+    ]
+    if origin:
+        rows.append(
+            ("units in file", f"{origin['energy_unit']}, {origin['length_unit']} ({origin['units_known']})")
+        )
+    if dataset.energies is not None:
+        energies = dataset.energies * factor
+        rows.append(("energy", f"mean {energies.mean():.4f}, std {energies.std():.4f} {unit}"))
+    if dataset.forces is not None:
+        rms = np.sqrt(np.mean(dataset.forces**2)) * factor
+        rows.append(("force RMS", f"{rms:.4f} {unit}/Å per component"))
+    rows.append(("note", origin.get("notes", "")))
+    return [(name, value) for name, value in rows if value]

@@ -1,0 +1,98 @@
+"""The public data sets known by name, and where fetched ones live."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+UNITS = ("kcal/mol", "Ang")  # of every data set in the catalogue
+EMBEDDED = "embedded/ethanol"
+
+_GDML = "http://www.quantum-machine.org/gdml/data/npz/"
+_RMD17 = "https://archive.materialscloud.org/record/file?filename=rmd17.tar.bz2&record_id=466"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One public data set: its name, its address, and the file it becomes in the cache."""
+
+    name: str  # such as md17/aspirin
+    address: str
+    filename: str
+    aliases: tuple[str, ...] = ()  # other names of the molecule
+    archive: str | None = None  # the file at the address, where it is an archive of many
+
+    @property
+    def collection(self) -> str:
+        return self.name.split("/")[0]
+
+    @property
+    def target(self) -> Path:
+        """Where the fetched file lives."""
+        return cache_directory() / self.collection / self.filename
+
+
+def _gdml(collection: str, molecule: str, aliases: tuple[str, ...] = (), file: str | None = None) -> Entry:
+    filename = f"{collection}_{file or molecule}.npz"
+    return Entry(f"{collection}/{molecule}", _GDML + filename, filename, aliases)
+
+
+def _rmd17(molecule: str, aliases: tuple[str, ...] = ()) -> Entry:
+    return Entry(f"rmd17/{molecule}", _RMD17, f"rmd17_{molecule}.npz", aliases, archive="rmd17.tar.bz2")
+
+
+CATALOGUE: tuple[Entry, ...] = (
+    _gdml("md17", "aspirin"),
+    _gdml("md17", "benzene", ("benzene2017",), file="benzene2017"),
+    _gdml("md17", "ethanol"),
+    _gdml("md17", "malonaldehyde"),
+    _gdml("md17", "naphthalene"),
+    _gdml("md17", "salicylic", ("salicylic_acid",)),
+    _gdml("md17", "toluene"),
+    _gdml("md17", "uracil"),
+    _rmd17("aspirin"),
+    _rmd17("azobenzene"),
+    _rmd17("benzene"),
+    _rmd17("ethanol"),
+    _rmd17("malonaldehyde"),
+    _rmd17("naphthalene"),
+    _rmd17("paracetamol"),
+    _rmd17("salicylic", ("salicylic_acid",)),
+    _rmd17("toluene"),
+    _rmd17("uracil"),
+    _gdml("md22", "AT-AT"),
+    _gdml("md22", "AT-AT-CG-CG"),
+    _gdml("md22", "Ac-Ala3-NHMe"),
+    _gdml("md22", "DHA"),
+    _gdml("md22", "stachyose"),
+    _gdml("md22", "buckyball-catcher"),
+    _gdml("md22", "double-walled_nanotube"),
+)
+
+
+def cache_directory() -> Path:
+    """Where fetched data live: $GEOMATT_CACHE, or the platform's usual place."""
+    if chosen := os.environ.get("GEOMATT_CACHE"):
+        return Path(chosen).expanduser()
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "geomatt"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "geomatt"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "geomatt"
+
+
+def find_entry(name: str) -> Entry | None:
+    """The data set of that name (any case, any alias), or None."""
+    wanted = name.strip().lower()
+    for entry in CATALOGUE:
+        if wanted in {entry.name.lower(), *(f"{entry.collection}/{a}".lower() for a in entry.aliases)}:
+            return entry
+    return None
+
+
+def locate(name: str) -> Path | None:
+    """The fetched file of a data set, or None if there is no such data set or it has not been fetched."""
+    entry = find_entry(name)
+    return entry.target if entry is not None and entry.target.is_file() else None
