@@ -44,11 +44,15 @@ def announce(dataset: Dataset) -> None:
 
 @contextmanager
 def live_progress() -> Iterator[Callable[[TrainProgress], None]]:
-    """A callback that shows a bar with the latest errors, or prints a line now and then without a terminal."""
+    """A callback that shows a bar with the latest errors; without a terminal, a line now and then."""
     if not console.is_terminal:
         yield _plain_lines()
         return
-    columns = (TextColumn("{task.fields[where]}"), BarColumn(bar_width=20), TextColumn("{task.fields[state]}"))
+    columns = (
+        TextColumn("{task.fields[where]}"),
+        BarColumn(bar_width=20),
+        TextColumn("{task.fields[state]}"),
+    )
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task("", total=1.0, where="starting", state="")
 

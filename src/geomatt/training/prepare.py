@@ -14,7 +14,7 @@ import torch
 from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
-from geomatt.model.files import fingerprint
+from geomatt.model.files import fingerprint, load
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.potential import Potential
 from geomatt.training.checkpoint import Checkpoint, write_error
@@ -261,13 +261,32 @@ def check_resume(found: Checkpoint, config: TrainConfig, identity: dict[str, str
         )
 
 
-def open_folder(folder: Path, resume: bool) -> None:
-    """Make a run's folder; one that is in use is not touched unless it is to be resumed."""
+def refuse_used(folder: Path, resume: bool) -> None:
+    """A folder that is in use is not touched unless it is to be resumed."""
+    if resume:
+        return
     try:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not resume:
-            raise GeomAttError(
-                f"{folder} exists already. Continue the run in it with --resume, or choose another --out."
-            )
+        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        raise write_error(folder, error) from None
+    if used:
+        raise GeomAttError(
+            f"{folder} exists already. Continue the run in it with --resume, or choose another --out."
+        )
+
+
+def open_folder(folder: Path, resume: bool) -> None:
+    """Make a run's folder."""
+    refuse_used(folder, resume)
+    try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(folder, error) from None
+
+
+def load_base(path: str | Path) -> Potential:
+    """The base model of a transfer; of a run with members one must be chosen."""
+    base = load(path)
+    if not isinstance(base, Potential):
+        raise GeomAttError(f"{path} holds several members. Name one of them: {Path(path) / 'member_0'}.")
+    return base

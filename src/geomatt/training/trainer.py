@@ -28,6 +28,7 @@ from geomatt.training.loss import Loss
 from geomatt.training.prepare import (
     check_data,
     check_resume,
+    new_network,
     open_folder,
     report_unit_of,
     run_identity,
@@ -176,14 +177,15 @@ class _Run:
                 counters.finished = "all epochs done"
             elif new_row and 0 < self.config.patience <= counters.epoch - counters.best_epoch:
                 counters.finished = f"no better validation loss for {self.config.patience} epochs"
+            stopping = bool(stop)  # looked at once: a wish that comes after saving waits for the next round
             overdue = time.monotonic() - self.last_write >= self.checkpoint_every
-            if counters.finished or stop or (overdue and (new_row or self.checkpoint_every > 0)):
+            if counters.finished or stopping or (overdue and (new_row or self.checkpoint_every > 0)):
                 self._write()
             if callback is not None:
                 callback(self._progress(new_row))
-            if counters.finished or stop:
+            if counters.finished or stopping:
                 plot_history(self.history.rows, self.unit, self.folder / PLOT_FILE)
-            if stop and not counters.finished:
+            if stopping and not counters.finished:
                 raise Interrupted(self.folder, counters.epoch, stop.signal)
 
     def _segment(self) -> bool:
@@ -294,7 +296,7 @@ class _Run:
 
     def _potential(self) -> Potential:
         """The best model so far, on the CPU, with its record."""
-        network = type(self.judged)(self.judged.config).to(self.config.torch_dtype)
+        network = new_network(self.config, self.judged.config.elements, seed=0)
         network.load_state_dict(self.best)
         record = {
             **self.origin,

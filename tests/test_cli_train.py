@@ -1,0 +1,174 @@
+"""`geomatt train` and `geomatt transfer` through their command line."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from training_toy import history, npz
+
+from geomatt.cli import main
+from geomatt.model import Committee, load
+from geomatt.training.config import read_settings
+
+TINY = ["--features", "8", "--overlap-features", "16", "--orders", "2,3", "--layers", "2", "--batch", "8"]
+SIZES = ["--train", "20", "--val", "10"]
+
+
+@pytest.fixture
+def geomatt(monkeypatch, capsys):
+    """Run a command; returns its exit status, stdout and stderr."""
+
+    def call(*arguments) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["geomatt", *map(str, arguments)])
+        status = 0
+        try:
+            main()
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return call
+
+
+@pytest.fixture
+def data(tmp_path):
+    return npz(tmp_path / "data.npz")
+
+
+def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
+    run, again = tmp_path / "run", tmp_path / "again"
+    status, out, err = geomatt(
+        "train", data, "--out", run, *SIZES, *TINY, "--epochs", 3, "--unit", "kcal/mol"
+    )
+    assert status == 0, err
+    assert "kcal/mol" in out
+    assert "Units: energy eV" in err
+    assert f"geomatt evaluate {run / 'model.safetensors'}" in err.replace("\n", "")
+    names = {p.name for p in run.iterdir()}
+    assert {"model.safetensors", "history.csv", "config.toml", "loss.png", "parity.png"} <= names
+    assert read_settings(run / "config.toml")["test"] == 10
+    status, _, err = geomatt("train", "--config", run / "config.toml", "--out", again)
+    assert status == 0, err
+    losses = [[r["val_loss"] for r in history(x)] for x in (run, again)]
+    assert losses[0] == losses[1]
+    assert (run / "config.toml").read_text() == (again / "config.toml").read_text()
+
+    status, _, err = geomatt("train", data, "--out", run, *SIZES, *TINY)
+    assert status == 1
+    assert "--resume" in err
+    status, _, err = geomatt("train", "--out", run, "--resume")
+    assert status == 0
+    assert "is finished" in err
+    status, _, err = geomatt("train", "--out", run, "--resume", "--batch", 4)
+    assert status == 1
+    assert "batch was 8 and is now 4" in err
+
+
+def test_members_and_transfer(geomatt, data, tmp_path):
+    run = tmp_path / "run"
+    status, out, err = geomatt("train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3)
+    assert status == 0, err
+    assert "mean ± spread" in out
+    assert isinstance(load(run), Committee)
+    status, _, err = geomatt("transfer", run, data, "--out", tmp_path / "moved", *SIZES, "--epochs", 1)
+    assert status == 1
+    assert "member_0" in err
+    status, _, err = geomatt(
+        "transfer", run / "member_0", data, "--out", tmp_path / "moved", *SIZES, "--epochs", 1,
+        "--unfreeze", "overlaps", "--unfreeze", "embedding",
+    )  # fmt: skip
+    assert status == 0, err
+    settings = read_settings(tmp_path / "moved/config.toml")
+    assert settings["recipe"] == "paper"
+    assert settings["unfreeze"] == ("overlaps", "embedding")
+    assert settings["features"] == 8
+    status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2)
+    assert status == 0, err
+    assert len(history(tmp_path / "moved")) == 2
+
+
+def test_energy_only(geomatt, tmp_path):
+    data = npz(tmp_path / "data.npz", F=None)
+    status, _, err = geomatt("train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--epochs", 1)
+    assert status == 1
+    assert "--energy-only" in err
+    status, out, err = geomatt(
+        "train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--epochs", 1, "--energy-only"
+    )
+    assert status == 0, err
+    assert "–" in out
+
+
+def test_index_files_keys_and_references(geomatt, tmp_path):
+    positions = np.load(npz(tmp_path / "whole.npz"))["F"]
+    data = npz(tmp_path / "data.npz", F=None, my_forces=positions)
+    (tmp_path / "train.txt").write_text("\n".join(map(str, range(20))))
+    (tmp_path / "val.txt").write_text("\n".join(map(str, range(20, 30))))
+    status, _, err = geomatt(
+        "train", data, "--out", tmp_path / "run", *TINY, "--epochs", 1, "--key", "forces=my_forces",
+        "--train-indices", tmp_path / "train.txt", "--val-indices", tmp_path / "val.txt",
+        "--reference", "H=-1", "--reference", "C=-30", "--reference", "O=-60.5",
+    )  # fmt: skip
+    assert status == 0, err
+    model = load(tmp_path / "run")
+    assert model.record["split"]["train"] == "0-19"
+    assert model.normalisation.reference == {1: -1.0, 6: -30.0, 8: -60.5}
+    assert json.dumps(model.record)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--train", "-5"], "at least 0"),
+        (["--train", "35", "--val", "6"], "only 40"),
+        (["--epochs", "0"], "--epochs"),
+        (["--orders", "two"], "--orders"),
+        (["--key", "forces"], "--key"),
+        (["--reference", "H=x"], "--reference"),
+        (["--reference", "Xx=1"], "Xx"),
+        (["--recipe", "slow"], "fast"),
+        (["--device", "abacus"], "device"),
+        (["--checkpoint-every", "-1"], "--checkpoint-every"),
+        (["--unit", "calories"], "unit"),
+        (["--resume"], "no run to resume"),
+        (["--config", "absent.toml"], "absent.toml"),
+    ],
+)
+def test_mistakes_are_explained(geomatt, data, tmp_path, arguments, message):
+    status, _, err = geomatt("train", data, "--out", tmp_path / "run", *TINY, *arguments)
+    assert status == 1
+    assert message in err
+    assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
+
+
+def test_bad_files_and_places(geomatt, data, tmp_path):
+    status, _, err = geomatt("train", tmp_path / "absent.npz", "--out", tmp_path / "run")
+    assert status == 1
+    assert "absent.npz" in err
+    status, _, err = geomatt("train", "--out", tmp_path / "run")
+    assert status == 1
+    assert "Which data" in err
+    status, _, err = geomatt("train", data, "--out", data / "below", *SIZES, *TINY)
+    assert status == 1
+    spoiled = np.full(40, np.nan)
+    status, _, err = geomatt("train", npz(tmp_path / "nan.npz", E=spoiled), "--out", tmp_path / "run", *TINY)
+    assert status == 1
+
+
+def test_tensorboard_is_an_extra(geomatt, data, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    status, _, err = geomatt("train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--tensorboard")
+    assert status == 1
+    assert "geomatt[tensorboard]" in err
+
+
+@pytest.mark.parametrize("command", ["train", "transfer"])
+def test_help_has_an_example(geomatt, command):
+    status, out, _ = geomatt(command, "--help")
+    assert status == 0
+    assert f"Example: geomatt {command}" in out

@@ -1,0 +1,231 @@
+"""Resuming: bit by bit the same as never having stopped, and only where that is possible."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from training_toy import history, molecule, npz, tiny_config
+
+from geomatt.data import random_split
+from geomatt.errors import GeomAttError
+from geomatt.model import load
+from geomatt.training import Interrupted, checkpoint, train
+
+SPLIT = random_split(40, 20, 10, 5)
+COMMAND = [sys.executable, "-m", "geomatt"]
+
+
+def same_run(a: Path, b: Path) -> None:
+    """Weights, optimiser, history (but for its clock) and best model of two runs are bit by bit the same."""
+    first, second = checkpoint.read(a), checkpoint.read(b)
+    for one, other in ((first.stepper, second.stepper), (first.best, second.best)):
+        assert one.keys() == other.keys()
+        assert all(torch.equal(one[n], other[n]) for n in one)
+    weights = [load(x).network.state_dict() for x in (a, b)]
+    assert all(torch.equal(weights[0][n], weights[1][n]) for n in weights[0])
+    rows = [[{k: v for k, v in r.items() if k != "seconds"} for r in history(x)] for x in (a, b)]
+    assert rows[0] == rows[1]
+
+
+class Stop(Exception):
+    pass
+
+
+def stop_at(when: int):
+    calls = []
+
+    def callback(progress):
+        calls.append(progress)
+        if len(calls) == when:
+            raise Stop
+
+    return callback
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ema_decay": 0.9, "schedule": "cosine"},
+        {"ema_decay": 0.0, "schedule": "step", "decay_every": 2, "decay": 0.5},
+        {"dtype": "float64", "validate_every": 2, "patience": 5},
+    ],
+)
+@pytest.mark.parametrize("segment", [1, 50])
+def test_resumed_is_the_same_as_uninterrupted(tmp_path, monkeypatch, changes, segment):
+    # With segments of one step the run is also cut, and its checkpoint written, inside an epoch.
+    monkeypatch.setattr("geomatt.training.trainer.SEGMENT", segment)
+    config = tiny_config(epochs=5, **changes)
+    train(molecule(), SPLIT, config, tmp_path / "whole")
+    for when in (1, 2 * segment if segment == 1 else 2):
+        with pytest.raises(Stop):
+            train(
+                molecule(), SPLIT, config, tmp_path / "cut", callback=stop_at(when),
+                resume=(tmp_path / "cut").exists(), checkpoint_every=1e-9,
+            )  # fmt: skip
+    result = train(molecule(), SPLIT, config, tmp_path / "cut", resume=True)
+    assert result.epochs == 5
+    same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_rows_after_the_checkpoint_are_done_again(tmp_path):
+    config = tiny_config(epochs=4)
+    train(molecule(), SPLIT, config, tmp_path / "whole")
+    with pytest.raises(Stop):  # no checkpoint but the very first
+        train(molecule(), SPLIT, config, tmp_path / "cut", callback=stop_at(3), checkpoint_every=1e9)
+    assert len(history(tmp_path / "cut")) == 3
+    train(molecule(), SPLIT, config, tmp_path / "cut", resume=True)
+    same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_finished_runs_say_so_and_only_steps_extend(tmp_path):
+    cosine = tiny_config(epochs=2)
+    train(molecule(), SPLIT, cosine, tmp_path / "cosine")
+    again = train(molecule(), SPLIT, cosine, tmp_path / "cosine", resume=True)
+    assert again.already_finished
+    assert again.epochs == 2
+    with pytest.raises(GeomAttError, match="cosine schedule"):
+        train(molecule(), SPLIT, cosine.replace(epochs=4), tmp_path / "cosine", resume=True)
+
+    step = tiny_config(epochs=2, schedule="step")
+    train(molecule(), SPLIT, step, tmp_path / "step")
+    longer = train(molecule(), SPLIT, step.replace(epochs=4), tmp_path / "step", resume=True)
+    assert not longer.already_finished
+    assert longer.epochs == 4
+    train(molecule(), SPLIT, step.replace(epochs=4), tmp_path / "straight")
+    same_run(tmp_path / "straight", tmp_path / "step")
+    with pytest.raises(GeomAttError, match="4 epochs already"):
+        train(molecule(), SPLIT, step.replace(epochs=3), tmp_path / "step", resume=True)
+
+
+def test_changed_data_or_settings_are_refused(tmp_path):
+    config = tiny_config(epochs=2)
+    train(molecule(), SPLIT, config, tmp_path / "run")
+    with pytest.raises(GeomAttError, match="data has changed"):
+        train(molecule(seed=1), SPLIT, config, tmp_path / "run", resume=True)
+    with pytest.raises(GeomAttError, match="split has changed"):
+        train(molecule(), random_split(40, 20, 10, 5, seed=1), config, tmp_path / "run", resume=True)
+    with pytest.raises(GeomAttError, match="batch was 8 and is now 4"):
+        train(molecule(), SPLIT, config.replace(batch=4), tmp_path / "run", resume=True)
+
+
+def test_damaged_checkpoints_are_named(tmp_path):
+    train(molecule(), SPLIT, tiny_config(epochs=1), tmp_path / "run")
+    path = tmp_path / "run" / checkpoint.FILE
+    body = path.read_bytes()
+    for spoiled in (b"", body[:100], body[:-10], b"x" * 200):
+        path.write_bytes(spoiled)
+        with pytest.raises(GeomAttError, match="not a readable checkpoint"):
+            checkpoint.read(tmp_path / "run")
+    found = body.replace(b'\\"format\\": 1', b'\\"format\\": 9')
+    assert found != body
+    path.write_bytes(found)
+    with pytest.raises(GeomAttError, match="newer"):
+        checkpoint.read(tmp_path / "run")
+
+
+def arguments(data: Path, out: Path, epochs: int) -> list[str]:
+    settings = {
+        "--train": 20, "--val": 10, "--test": 0, "--batch": 4, "--epochs": epochs, "--features": 8,
+        "--overlap-features": 16, "--orders": "2,3", "--layers": 2, "--checkpoint-every": 0,
+    }  # fmt: skip
+    flat = [str(x) for pair in settings.items() for x in pair]
+    return [*COMMAND, "train", str(data), "--out", str(out), *flat]
+
+
+def launch(command: list[str]) -> subprocess.Popen:
+    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+
+
+def wait_for(condition, process: subprocess.Popen) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def started(process: subprocess.Popen, out: Path) -> None:
+    """Wait until the run has written a checkpoint."""
+    wait_for(lambda: checkpoint.exists(out), process)
+
+
+def test_a_killed_process_resumes_bit_by_bit(tmp_path):
+    data = npz(tmp_path / "data.npz")
+    epochs = 60
+    subprocess.run(arguments(data, tmp_path / "whole", epochs), check=True, capture_output=True)
+    with subprocess.Popen(
+        arguments(data, tmp_path / "cut", epochs),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        started(process, tmp_path / "cut")
+        time.sleep(random.uniform(0, 0.5))
+        process.kill()
+    done = checkpoint.read(tmp_path / "cut").counters.epoch  # loadable, whenever the kill came
+    assert done <= epochs
+    command = [*COMMAND, "train", "--out", str(tmp_path / "cut"), "--resume"]
+    subprocess.run(command, check=True, capture_output=True)
+    same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupt_saves_and_says_how_to_go_on(tmp_path, number):
+    data = npz(tmp_path / "data.npz")
+    with subprocess.Popen(
+        arguments(data, tmp_path / "run", 100000),
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        wait_for(lambda: (tmp_path / "run/model.safetensors").exists(), process)
+        process.send_signal(number)
+        message = process.communicate(timeout=60)[1]
+    assert process.returncode == 128 + number
+    assert "--resume" in message
+    assert "Traceback" not in message
+    assert checkpoint.read(tmp_path / "run").counters.epoch == len(history(tmp_path / "run"))
+    assert (tmp_path / "run/loss.png").exists()
+
+
+def test_interrupt_in_python_is_an_exception(tmp_path):
+    def interrupt(progress):
+        if progress.epoch == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(Interrupted):
+        train(molecule(), SPLIT, tiny_config(epochs=50), tmp_path / "run", callback=interrupt)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert checkpoint.read(tmp_path / "run").counters.epoch in (2, 3)
+
+
+def test_a_file_that_cannot_grow_is_a_clear_error(tmp_path):
+    data = npz(tmp_path / "data.npz")
+    answer = subprocess.run(
+        arguments(data, tmp_path / "run", 5),
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
+    )
+    assert answer.returncode == 1
+    assert "Could not write" in answer.stderr
+    assert "Traceback" not in answer.stderr
+    assert not list((tmp_path / "run").glob(".*tmp"))
+
+
+def test_checkpoint_header_is_plain_json(tmp_path):
+    train(molecule(), SPLIT, tiny_config(epochs=1), tmp_path / "run")
+    body = (tmp_path / "run" / checkpoint.FILE).read_bytes()
+    length = int.from_bytes(body[:8], "little")
+    header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["geomatt_checkpoint"])
+    assert header["counters"]["epoch"] == 1
