@@ -150,7 +150,9 @@ class Stepper:
         if targets.forces is not None:
             force_error = self.program.forces(forward, adjoints) - targets.forces
         atoms = (targets.numbers > 0).sum(-1)
-        self._sums.add(self.loss(energy_error, force_error, atoms), energy_error, force_error, targets.numbers)
+        self._sums.add(
+            self.loss(energy_error, force_error, atoms), energy_error, force_error, targets.numbers
+        )
         slopes = loss_slopes(self.loss, energy_error, force_error, atoms)
         gradient = self.program.gradient(forward, adjoints, *slopes)
         return torch.cat([gradient[name].reshape(len(index), -1) for name in self.names], 1)

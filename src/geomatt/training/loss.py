@@ -24,22 +24,22 @@ class Loss:
         return 1.0 / atoms if self.weighting == "paper" else 1.0 / (3.0 * atoms * atoms)
 
     def __call__(self, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor) -> Tensor:
-        """The loss () from errors (B,) and (B, N, 3); without forces it is the energy term alone."""
+        """The loss (...) from errors (..., B) and (..., B, N, 3); without forces the energy term alone."""
         per_structure = self.rho * energy_error.square()
         if force_error is not None:
             weight = self.force_weight(atoms.to(force_error.dtype))
             per_structure = per_structure + weight * force_error.square().sum((-1, -2))
-        return per_structure.mean()
+        return per_structure.mean(-1)
 
 
 @torch.no_grad()
 def loss_slopes(
     loss: Loss, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor
 ) -> tuple[Tensor, Tensor | None]:
-    """∂loss/∂E (B,) and ∂loss/∂F (B, N, 3)."""
-    batch = energy_error.shape[0]
+    """∂loss/∂E (..., B) and ∂loss/∂F (..., B, N, 3)."""
+    batch = energy_error.shape[-1]
     slope = 2.0 * loss.rho / batch * energy_error
     if force_error is None:
         return slope, None
     weight = loss.force_weight(atoms.to(force_error.dtype))
-    return slope, 2.0 / batch * weight[:, None, None] * force_error
+    return slope, 2.0 / batch * weight[..., None, None] * force_error

@@ -1,0 +1,67 @@
+"""What all tests share."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import settings
+
+from geomatt.data.structures import Dataset
+from geomatt.model.config import ModelConfig
+from geomatt.model.geometric_attention import GeometricAttention
+
+settings.register_profile("geomatt", deadline=None, derandomize=True, max_examples=15)
+settings.load_profile("geomatt")
+
+
+@pytest.fixture(scope="session")
+def real_data() -> Path:
+    """The directory of real data sets; tests that need it are skipped without."""
+    path = os.environ.get("GEOMATT_DATA")
+    if not path or not Path(path).is_dir():
+        pytest.skip("set GEOMATT_DATA to a directory with md17/, rmd17/ ... to run this test")
+    return Path(path)
+
+
+def small_config(**changes) -> ModelConfig:
+    """A model small enough for tests."""
+    return ModelConfig(
+        **{"elements": (1, 6, 8), "layers": 2, "features": 8, "overlap_features": 16, **changes}
+    )
+
+
+def small_network(seed: int = 0, dtype: torch.dtype = torch.float64, **changes) -> GeometricAttention:
+    """A network with random weights, scaled up so that all orders of attention matter."""
+    torch.manual_seed(seed)
+    network = GeometricAttention(small_config(**changes)).to(dtype)
+    with torch.no_grad():
+        for overlap in network.overlaps:
+            overlap.Q.mul_(4.0)
+            overlap.K.mul_(4.0)
+    return network
+
+
+def random_atoms(n: int, seed: int = 0, spread: float = 1.5) -> tuple[torch.Tensor, torch.Tensor]:
+    """Atomic numbers (n,) of H, C, O and positions (n, 3)."""
+    generator = torch.Generator().manual_seed(seed)
+    numbers = torch.tensor([1, 6, 8])[torch.randint(0, 3, (n,), generator=generator)]
+    return numbers, spread * torch.randn(n, 3, generator=generator, dtype=torch.float64)
+
+
+def toy_dataset(frames: int = 40, seed: int = 0) -> Dataset:
+    """Frames of a bent triatomic molecule with springs for bonds: consistent energies and forces."""
+    rng = np.random.default_rng(seed)
+    numbers = np.array([8, 1, 1])
+    rest = np.array([[0.0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
+    positions = rest + 0.05 * rng.standard_normal((frames, 3, 3))
+    energies, forces = np.full(frames, -2000.0), np.zeros_like(positions)
+    for i, j, length in ((0, 1, 0.96), (0, 2, 0.96), (1, 2, 1.52)):
+        bond = positions[:, i] - positions[:, j]
+        d = np.linalg.norm(bond, axis=1)
+        energies += 10.0 * (d - length) ** 2
+        push = (-20.0 * (d - length) / d)[:, None] * bond
+        forces[:, i] += push
+        forces[:, j] -= push
+    return Dataset.from_frames(numbers, positions, energies, forces, name="toy")
