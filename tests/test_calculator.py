@@ -121,6 +121,14 @@ def test_committee(tmp_path):
     assert atoms.calc.energy_spread is None
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gpu_agrees_with_cpu():
+    here, there = water(), water()
+    here.calc, there.calc = GeomAttCalculator(make()), GeomAttCalculator(make(), device="cuda")
+    assert there.get_potential_energy() == pytest.approx(here.get_potential_energy(), abs=1e-10)
+    np.testing.assert_allclose(there.get_forces(), here.get_forces(), atol=1e-10)
+
+
 def test_refusals():
     atoms = water()
     atoms.calc = GeomAttCalculator(make())

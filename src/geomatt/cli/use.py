@@ -98,8 +98,9 @@ def evaluate(
 ) -> None:
     """Measure a model's errors on labelled data: a table, a JSON file and a parity plot.
 
-    Frames the model was trained or validated on are left out and counted. Without --json and --plot the
-    files go beside the model.
+    Frames the model was trained or validated on are left out and counted.
+
+    Without --json and --plot the files go beside the model.
     """
     from geomatt.cli.train_display import announce
     from geomatt.cli.use_tables import error_tables
@@ -188,8 +189,9 @@ def attention(
 ) -> None:
     """Draw a model's attention in a structure beside its distances and covalent bonds.
 
-    Writes two figures: the matrices, and the molecule with its strongest pairs (FIG_molecule.png). The table
-    says how well each matrix ranks bonded pairs first: average precision and area under the ROC curve.
+    Writes two figures: the matrices, and the molecule with its strongest pairs (FIG_molecule.png).
+
+    The table says how well each matrix ranks bonded pairs first.
     """
     from geomatt.analysis import attention as compute
     from geomatt.analysis import attention_figure, bond_scores, molecule_figure
@@ -245,8 +247,9 @@ def import_authors(
 ) -> None:
     """Turn a checkpoint of the authors' published code into a model file.
 
-    The checkpoint does not hold the energies' mean and standard deviation, nor the elements it was trained
-    on. Give --train-file, or --energy-mean, --energy-std, --energy-unit and --elements.
+    It lacks the energies' mean and standard deviation, and the elements it was trained on.
+
+    Give --train-file, or --energy-mean, --energy-std, --energy-unit and --elements.
     """
     from geomatt.model.authors import import_authors as convert
     from geomatt.model.files import save

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.files import atomic_output, require_writable
+from geomatt.elements import SYMBOLS
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
 from geomatt.units import from_ev
@@ -78,29 +79,24 @@ def _has(result: EvaluationResult, kind: str) -> bool:
 
 
 def _scatter_elements(axis: Any, result: EvaluationResult, true: np.ndarray, predicted: np.ndarray) -> None:
-    from geomatt.elements import SYMBOLS
+    """Elements in colours, drawn in random order: drawn one by one, the last would cover the others."""
+    from matplotlib.lines import Line2D
 
-    for z in result.data.elements:
-        atoms = result.data.numbers == z
-        colour = ELEMENT_COLOURS.get(z, "#7b2d8b")
-        _scatter(axis, true[atoms].reshape(-1), predicted[atoms].reshape(-1), colour, SYMBOLS[z])
-    axis.legend(loc="lower right", frameon=False, markerscale=3, fontsize=9)
+    palette = {z: ELEMENT_COLOURS.get(z, "#7b2d8b") for z in result.data.elements}
+    colours = np.repeat(np.array([palette[int(z)] for z in result.data.numbers]), 3)
+    order = np.random.default_rng(0).permutation(len(colours))
+    _scatter(axis, true.reshape(-1)[order], predicted.reshape(-1)[order], colours[order])
+    handles = [
+        Line2D([], [], color=colour, marker="o", linestyle="none", markersize=5, label=SYMBOLS[z])
+        for z, colour in palette.items()
+    ]
+    axis.legend(handles=handles, loc="lower right", frameon=False, fontsize=9)
 
 
-def _scatter(
-    axis: Any, true: np.ndarray, predicted: np.ndarray, colour: str, label: str | None = None
-) -> None:
+def _scatter(axis: Any, true: np.ndarray, predicted: np.ndarray, colours: Any) -> None:
     stride = max(1, len(true) // MOST_POINTS)
-    axis.scatter(
-        true[::stride],
-        predicted[::stride],
-        s=6,
-        alpha=0.5,
-        color=colour,
-        linewidths=0,
-        rasterized=True,
-        label=label,
-    )
+    shown = colours if isinstance(colours, str) else colours[::stride]
+    axis.scatter(true[::stride], predicted[::stride], s=6, alpha=0.5, c=shown, linewidths=0, rasterized=True)
 
 
 def _frame(axis: Any, true: np.ndarray, predicted: np.ndarray) -> None:
