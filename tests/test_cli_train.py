@@ -42,9 +42,8 @@ def data(tmp_path):
 
 def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
     run, again = tmp_path / "run", tmp_path / "again"
-    status, out, err = geomatt(
-        "train", data, "--out", run, *SIZES, *TINY, "--epochs", 3, "--unit", "kcal/mol"
-    )
+    arguments = ("train", data, "--out", run, *SIZES, *TINY)
+    status, out, err = geomatt(*arguments, "--epochs", 3, "--unit", "kcal/mol")
     assert status == 0, err
     assert "kcal/mol" in out
     assert "Units: energy eV" in err
@@ -58,7 +57,7 @@ def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
     assert losses[0] == losses[1]
     assert (run / "config.toml").read_text() == (again / "config.toml").read_text()
 
-    status, _, err = geomatt("train", data, "--out", run, *SIZES, *TINY)
+    status, _, err = geomatt(*arguments)
     assert status == 1
     assert "--resume" in err
     status, _, err = geomatt("train", "--out", run, "--resume")
@@ -73,7 +72,7 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     run = tmp_path / "run"
     status, out, err = geomatt("train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3)
     assert status == 0, err
-    assert "mean ± spread" in out
+    assert "± spread" in out
     assert isinstance(load(run), Committee)
     status, _, err = geomatt("transfer", run, data, "--out", tmp_path / "moved", *SIZES, "--epochs", 1)
     assert status == 1
@@ -164,7 +163,7 @@ def test_tensorboard_is_an_extra(geomatt, data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--tensorboard")
     assert status == 1
-    assert "geomatt[tensorboard]" in err
+    assert "pip install tensorboard" in err
 
 
 @pytest.mark.parametrize("command", ["train", "transfer"])

@@ -108,15 +108,15 @@ def duration(seconds: float) -> str:
 def summary_table(results: Sequence[TrainResult], test: Sequence[tuple[float, float] | None]) -> Table:
     """Errors of the models in the user's unit, on validation and, where there are any, on test structures.
 
-    `test` holds energy and force MAE of each model in eV; members get a row of mean ± spread.
+    `test` holds energy and force MAE of each model in eV; members get rows of mean and spread.
     """
     unit, factor = results[0].unit, from_ev(results[0].unit)
     table = Table(title=f"Mean absolute errors (energy in {unit}, forces in {unit}/Å)")
     table.add_column("model")
     for part in ("validation", "test") if any(test) else ("validation",):
-        table.add_column(f"{part} energy", justify="right")
-        table.add_column(f"{part} forces", justify="right")
-    table.add_column("best epoch", justify="right")
+        table.add_column(f"{part}\nenergy", justify="right")
+        table.add_column(f"{part}\nforces", justify="right")
+    table.add_column("best\nepoch", justify="right")
     rows = []
     for result, tested in zip(results, test, strict=True):
         values = [result.best_errors["energy_mae"], result.best_errors.get("force_mae", math.nan)]
@@ -126,9 +126,9 @@ def summary_table(results: Sequence[TrainResult], test: Sequence[tuple[float, fl
         table.add_row(name, *map(_number, rows[-1]), str(result.best_epoch))
     if len(rows) > 1:
         columns = list(zip(*rows, strict=True))
-        cells = [f"{_number(_mean(c))} ± {_number(_deviation(c))}" for c in columns]
         table.add_section()
-        table.add_row("mean ± spread", *cells, "")
+        table.add_row("mean", *(_number(_mean(c)) for c in columns), "")
+        table.add_row("± spread", *(_number(_deviation(c)) for c in columns), "")
     return table
 
 

@@ -93,9 +93,7 @@ def _net_force_and_torque(dataset: Dataset, forces: np.ndarray) -> list[str]:
 
 
 def _forces_against_energies(dataset: Dataset, energies: np.ndarray, forces: np.ndarray) -> list[str]:
-    periodic: list[bool] = [False] * len(dataset)
-    if dataset.pbc is not None:
-        periodic = dataset.pbc.any(axis=1).tolist()
+    periodic = [False] * len(dataset) if dataset.pbc is None else [bool(p.any()) for p in dataset.pbc]
     spans = zip(dataset.offsets[:-1], dataset.offsets[1:], periodic, strict=True)
     kinds = [None if p else dataset.numbers[a:b].tobytes() for a, b, p in spans]
     for kind, count in Counter(k for k in kinds if k is not None).most_common(3):

@@ -66,8 +66,7 @@ def hats(
     suffix_hat = _left_difference(alpha_hat, x[-1], alpha_bar, x_dot[-1])
     for j in range(len(x) - 2, 0, -1):
         result.append(
-            _transposed_product(suffix_hat, prefix[j - 1])
-            - _transposed_product(suffix[j], prefix_dot[j - 1])
+            _transposed_product(suffix_hat, prefix[j - 1]) - _transposed_product(suffix[j], prefix_dot[j - 1])
         )
         suffix_hat = _product(suffix_hat, x[j]) - _product(suffix[j], x_dot[j])
     result.append(suffix_hat)

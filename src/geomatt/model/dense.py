@@ -163,6 +163,11 @@ class DenseProgram:
             return [x[0].mT.reshape(*pairs, 1)]
         return [module.view(*pairs, x.shape[-1]) for module in x.chunk(self.config.orders[s] - 1)]
 
+    def attention(self, f: Forward) -> list[list[Tensor]]:
+        """α[stream][layer] (B, N, N), for one member."""
+        by_layer = [self.scale * a.view(self.streams, -1, *a.shape[1:]) for a in f.alpha]
+        return [[alpha[s] for alpha in by_layer] for s in range(self.streams)]
+
     # ---- forces -------------------------------------------------------------------------------------
 
     def adjoints(self, f: Forward) -> Adjoints:

@@ -13,7 +13,8 @@ from torch import Tensor
 from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention import GeometricAttention, pair_distances
+from geomatt.model.dense import DenseProgram
+from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
 
@@ -67,14 +68,14 @@ class Potential:
 
     def evaluate(self, batch: Batch, *, forces: bool = True, attention: bool = False) -> Output:
         """Energies of a batch, with forces (−∂E/∂r) and attention when asked for."""
-        positions = batch.positions.detach().requires_grad_(forces)
-        with torch.set_grad_enabled(forces):
-            alpha = self.network.attention(pair_distances(positions), batch.mask)
-            atomic = self.network.atomic_energies(batch.numbers, alpha)
-        scale = self.normalisation.scale
-        force = -scale * torch.autograd.grad(atomic.sum(), positions)[0] if forces else None
-        atomic_energies = self.normalisation.offset(batch.numbers) + scale * atomic.detach().double()
-        records = self.network.records([[a.detach() for a in s] for s in alpha]) if attention else None
+        program = DenseProgram(self.network.config)
+        with torch.no_grad():
+            parameters = {name: value[None] for name, value in self.network.state_dict().items()}
+            forward = program.forward(parameters, batch.numbers[None], batch.positions[None], slopes=forces)
+            scale = self.normalisation.scale
+            force = scale * program.forces(forward, program.adjoints(forward))[0] if forces else None
+            atomic_energies = self.normalisation.offset(batch.numbers) + scale * forward.atomic[0].double()
+        records = self.network.records(program.attention(forward)) if attention else None
         return Output(atomic_energies.sum(-1), atomic_energies, force, records)
 
     def predict(

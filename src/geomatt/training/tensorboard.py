@@ -18,7 +18,7 @@ def tensorboard_callback(out: str | Path) -> Callable[[Progress], None]:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise GeomAttError(
-            "--tensorboard needs the package tensorboard. Install it with: pip install 'geomatt[tensorboard]'"
+            "--tensorboard needs the package tensorboard. Install it with: pip install tensorboard"
         ) from None
     writers: dict[int, Any] = {}
 
