@@ -191,9 +191,15 @@ class Dataset(Sequence[Structure]):
         return digest.hexdigest()
 
     def frame_hashes(self) -> list[str]:
-        """A short hash of each structure's elements and positions (to 1e-5 Å): finds repeated frames."""
-        rounded = np.round(self.positions, 5) + 0.0  # + 0.0 turns -0 into 0
+        """A short hash of each structure's elements and centred positions (to 0.001 Å).
+
+        It finds repeated frames, and frames a model was trained on, in any file: the rounding forgives
+        another float width or another origin, and frames of a simulation differ by more.
+        """
+        starts = self.offsets[:-1]
+        mean = np.add.reduceat(self.positions, starts, axis=0) / np.maximum(self.sizes, 1)[:, None]
+        rounded = np.round(self.positions - np.repeat(mean, self.sizes, axis=0), 3) + 0.0  # -0 becomes 0
         return [
             hashlib.sha256(self.numbers[a:b].tobytes() + rounded[a:b].tobytes()).hexdigest()[:16]
-            for a, b in zip(self.offsets[:-1], self.offsets[1:], strict=True)
+            for a, b in zip(starts, self.offsets[1:], strict=True)
         ]

@@ -1,0 +1,141 @@
+"""`geomatt demo`: the whole way from data to attention in about a minute, on data that ships with the package."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from geomatt.cli.console import console, output, progress_bar
+
+if TYPE_CHECKING:
+    from geomatt.data.structures import Dataset
+    from geomatt.model import Potential
+    from geomatt.simulation.dynamics import MDResult
+
+EPOCHS = 80  # about a minute on two cores
+MD_STEPS = 1000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: geomatt demo --out my-demo")(demo)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", help="Folder for everything the demo makes.")] = Path(
+        "geomatt-demo"
+    ),
+    epochs: Annotated[
+        int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better, and slower.")
+    ] = EPOCHS,
+    md_steps: Annotated[int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics.")] = MD_STEPS,
+) -> None:
+    """Train on ethanol, test, run molecular dynamics and draw the attention: a tour in about a minute.
+
+    The data is a GFN2-xTB trajectory at 500 K that ships with the package.
+    """
+    from geomatt.analysis import attention, attention_figure, bond_scores, molecule_figure
+    from geomatt.cli.use_tables import bond_table, error_tables
+    from geomatt.data.embedded import ethanol
+    from geomatt.evaluation import evaluate, parity_plot
+    from geomatt.model.files import atomic_write
+
+    folder = _free(out)
+    dataset = ethanol()
+    result, test = _train(dataset, folder, epochs)
+    potential = result.potential
+    with progress_bar("testing on frames it never saw", len(test)) as advance:
+        errors = evaluate(potential, dataset, indices=test, unit="kcal/mol", progress=advance)
+    parity_plot(errors, folder / "parity.png")
+    lowest = dataset[int(dataset.energies.argmin())]  # type: ignore[union-attr]
+    simulated = _simulate(potential, lowest, md_steps, folder)
+    records = attention(potential, lowest)
+    attention_figure(records, lowest, folder / "attention.png")
+    molecule_figure(records, lowest, folder / "molecule.png")
+    scores = bond_scores(records, lowest)
+    report = {
+        "evaluation": errors.to_dict(),
+        "training": {
+            k: potential.record[k] for k in ("epochs", "seconds", "hardware", "commit", "seed", "settings")
+        },
+        "dynamics": simulated.to_dict(),
+    }
+    atomic_write(folder / "demo.json", (json.dumps(report, indent=2) + "\n").encode())
+
+    for table in error_tables(errors):
+        output.print(table)
+    output.print(bond_table(scores))
+    output.print(_closing(folder, result.seconds, simulated), highlight=False, soft_wrap=True)
+
+
+def _free(out: Path) -> Path:
+    """`out`, or the first of out-2, out-3 ... that is not taken: a demo never overwrites anything."""
+    folder, count = out, 1
+    while folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        count += 1
+        folder = out.with_name(f"{out.name}-{count}")
+    return folder
+
+
+def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
+    """Train with the fast recipe, and return the result with the frames left for testing."""
+    from geomatt.cli.train_display import announce, live_progress
+    from geomatt.data.splits import random_split
+    from geomatt.training import resolve, train
+
+    announce(dataset)
+    config = resolve({"epochs": epochs, "train": 800, "val": 200, "test": 1000, "patience": 0})
+    split = random_split(len(dataset), 800, 200, 1000, seed=config.split_seed)
+    console.print(
+        f"Training on 800 frames for {epochs} epochs, validating on 200; 1000 more (random split) are "
+        f"for testing. Everything goes to {folder}",
+        highlight=False,
+        soft_wrap=True,
+    )
+    with live_progress() as show:
+        return train(dataset, split, config, folder, callback=show), split.test
+
+
+def _simulate(potential: Potential, start: Any, steps: int, folder: Path) -> MDResult:
+    """Constant-energy dynamics from the calmest frame: what drifts is the force field's fault."""
+    from ase import Atoms
+
+    from geomatt.simulation import GeomAttCalculator, run_md
+
+    atoms = Atoms(numbers=start.numbers, positions=start.positions)
+    with progress_bar("molecular dynamics at constant energy", steps) as advance:
+        return run_md(
+            atoms,
+            GeomAttCalculator(potential),
+            steps=steps,
+            timestep_fs=0.5,
+            temperature_K=300.0,
+            ensemble="nve",
+            trajectory=folder / "dynamics.traj",
+            progress=advance,
+        )
+
+
+def _closing(folder: Path, seconds: float, simulated: MDResult) -> str:
+    """Where everything is and what to run next."""
+    picoseconds = simulated.time_fs[-1] / 1000
+    lines = [
+        f"Trained in {seconds:.0f} s. {picoseconds:g} ps of dynamics at a mean of "
+        f"{simulated.temperature_K.mean():.0f} K: the total energy drifts by "
+        f"{1000 * simulated.drift:.3g} meV per atom and ps.",
+        "",
+        "pictures",
+        f"  attention against bonds   {folder / 'attention.png'}",
+        f"  the molecule              {folder / 'molecule.png'}",
+        f"  predicted against true    {folder / 'parity.png'}",
+        f"  loss curves               {folder / 'loss.png'}",
+        "next",
+        f"  geomatt info {folder}",
+        "  geomatt data get md17/aspirin",
+        "  geomatt train md17/aspirin --out runs/aspirin",
+        "  geomatt attention runs/aspirin YOUR_MOLECULE.xyz -o attention.png",
+    ]
+    return "\n".join(lines)
