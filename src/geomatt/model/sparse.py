@@ -129,7 +129,7 @@ def pair_layout(
     columns = min(config.features, len(config.elements) * 2 ** (config.layers - 1))
     widest = max([config.basis_size] + [columns * config.width(k) for k in config.orders if k > 3])
     bytes_per_pair = widest * network.mu.element_size()
-    block_pairs = BLOCK_BYTES[positions.device.type] // bytes_per_pair
+    block_pairs = BLOCK_BYTES["cpu" if positions.device.type == "cpu" else "cuda"] // bytes_per_pair
     return PairLayout.build(neighbours, len(numbers), block_pairs, cell, positions.device)
 
 
