@@ -1,6 +1,9 @@
 """Structures and data sets: reading, checking, splitting, fetching, and batches for the network."""
 
-from geomatt.data.batch import Batch, collate
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from geomatt.data.catalogue import CATALOGUE, cache_directory, find_entry, locate
 from geomatt.data.checks import check_labels
 from geomatt.data.download import fetch
@@ -9,6 +12,9 @@ from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.readers import read, report_unit, write
 from geomatt.data.splits import Split, blocked_split, fold_splits, random_split, split_from_files
 from geomatt.data.structures import Dataset, Structure
+
+if TYPE_CHECKING:
+    from geomatt.data.batch import Batch, collate
 
 __all__ = [
     "CATALOGUE",
@@ -33,3 +39,12 @@ __all__ = [
     "split_from_files",
     "write",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Only batches need torch, whose import takes seconds that `geomatt data info` should not wait for.
+    if name in ("Batch", "collate"):
+        from geomatt.data import batch
+
+        return getattr(batch, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -45,6 +45,8 @@ def read_ase(
     # An absolute path: ASE takes names such as postgres... for addresses of database servers.
     try:
         kind = str(formats.filetype(str(path.resolve())))
+        if kind not in formats.ioformats:  # ASE falls back on the ending of the name
+            raise formats.UnknownFileTypeError
     except (formats.UnknownFileTypeError, OSError, UnicodeDecodeError):
         raise GeomAttError(
             f"{path}: unknown kind of file. Known are npz, extxyz (.xyz, .extxyz) and what ASE reads "

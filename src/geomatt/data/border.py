@@ -73,7 +73,10 @@ def resolve_units(
             if in_file[i] is not None and units.text(in_file[i]).strip().lower() != str(given[i]).lower():
                 reasons[-1] = f"given, in place of {kind} unit {units.text(in_file[i])!r} in the file"
         elif in_file[i] is not None:
-            chosen.append(canonical[i](in_file[i]))
+            try:
+                chosen.append(canonical[i](in_file[i]))
+            except GeomAttError as error:
+                raise GeomAttError(f"{path}: {error} Give it with --{kind}-unit.") from None
             reasons.append("read from the file")
         elif known is not None:
             chosen.append(known[i])

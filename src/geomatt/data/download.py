@@ -76,6 +76,7 @@ def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
                     if progress is not None:
                         progress(have, total)
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code != 416:  # 416: nothing after what we have, so the partial file is all or wrong
             raise GeomAttError(_no_luck(entry, f"the server says {error.code} {error.reason}")) from error
         total = _total(error.headers.get("Content-Range"))
