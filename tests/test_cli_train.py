@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sys
+import types
 
 import numpy as np
 import pytest
 from training_toy import history, npz
 
 from geomatt.cli import main
+from geomatt.cli.train_display import live_progress
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
+from geomatt.training.history import Row
+from geomatt.training.trainer import Progress
 
 TINY = ["--features", "8", "--overlap-features", "16", "--orders", "2,3", "--layers", "2", "--batch", "8"]
 SIZES = ["--train", "20", "--val", "10"]
@@ -171,3 +175,36 @@ def test_help_has_an_example(geomatt, command):
     status, out, _ = geomatt(command, "--help")
     assert status == 0
     assert f"Example: geomatt {command}" in out
+
+
+def test_tensorboard_gets_every_epoch(geomatt, data, tmp_path, monkeypatch):
+    written = []
+
+    class SummaryWriter:
+        def __init__(self, folder):
+            self.folder = folder
+
+        def add_scalar(self, name, value, epoch):
+            written.append((name, epoch))
+
+        def flush(self):
+            pass
+
+    module = types.ModuleType("torch.utils.tensorboard")
+    module.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    status, _, err = geomatt(
+        "train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--epochs", 2, "--tensorboard"
+    )
+    assert status == 0, err
+    assert {epoch for name, epoch in written if name == "val_force_mae"} == {1, 2}
+
+
+def test_progress_line(capsys):
+    row = Row(3, 1e-3, 2.0, 3.0, 0.1, 0.2, 0.3, 0.4, 5.0)
+    shown = Progress(3, 10, 0.3, row, True, 3, 5.0, 12.0, "kcal/mol")
+    with live_progress() as show:
+        show(shown)  # without a terminal: a line
+    err = capsys.readouterr().err
+    for part in ("epoch 3/10", "loss 2", "E 6.918 kcal/mol", "F 9.224 kcal/mol/Å", "lr 1.0e-03", "12 s left"):
+        assert part in err

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from rich.progress import BarColumn, Progress, TextColumn
+from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from geomatt.cli.console import console
 from geomatt.units import from_ev
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from geomatt.training import TrainResult
     from geomatt.training.trainer import Progress as TrainProgress
 
+BAR = 24  # characters
 PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 
 
@@ -48,16 +50,12 @@ def live_progress() -> Iterator[Callable[[TrainProgress], None]]:
     if not console.is_terminal:
         yield _plain_lines()
         return
-    columns = (
-        TextColumn("{task.fields[where]}"),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[state]}"),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task("", total=1.0, where="starting", state="")
+    with Live(console=console, transient=True, refresh_per_second=4) as live:
 
         def show(progress: TrainProgress) -> None:
-            bar.update(task, completed=progress.fraction, where=_where(progress), state=_state(progress))
+            done = round(BAR * progress.fraction)
+            first = f"{_where(progress)}  {'━' * done}{'─' * (BAR - done)}  {_left(progress)}"
+            live.update(Text(f"{first}\n{_state(progress)}"))  # two lines: they fit 80 columns
 
         yield show
 
@@ -70,7 +68,11 @@ def _plain_lines() -> Callable[[TrainProgress], None]:
         ends = progress.seconds_left == 0.0
         if progress.new_row and (ends or time.monotonic() - last >= PLAIN_SECONDS):
             last = time.monotonic()
-            console.print(f"{_where(progress)}  {_state(progress)}", highlight=False, soft_wrap=True)
+            console.print(
+                "  ".join([_where(progress), _state(progress), _left(progress)]),
+                highlight=False,
+                soft_wrap=True,
+            )
 
     return show
 
@@ -81,10 +83,9 @@ def _where(progress: TrainProgress) -> str:
 
 
 def _state(progress: TrainProgress) -> str:
-    left = f"{duration(progress.seconds_left)} left"
     row = progress.row
     if row is None:
-        return left
+        return ""
     factor, unit = from_ev(progress.unit), progress.unit
     parts = [f"loss {row.train_loss:.4g}"]
     if math.isfinite(row.val_loss):
@@ -92,7 +93,11 @@ def _state(progress: TrainProgress) -> str:
         parts.append(f"E {row.val_energy_mae * factor:.3f} {unit}")
         if math.isfinite(row.val_force_mae):
             parts.append(f"F {row.val_force_mae * factor:.3f} {unit}/Å")
-    return "  ".join([*parts, f"lr {row.learning_rate:.1e}", left])
+    return "  ".join([*parts, f"lr {row.learning_rate:.1e}"])
+
+
+def _left(progress: TrainProgress) -> str:
+    return f"{duration(progress.seconds_left)} left"
 
 
 def duration(seconds: float) -> str:

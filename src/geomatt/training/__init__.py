@@ -3,10 +3,12 @@
 from geomatt.training.config import TrainConfig, resolve
 from geomatt.training.interrupt import Interrupted
 from geomatt.training.members import run, train_members
-from geomatt.training.trainer import Progress, TrainResult, train
+from geomatt.training.run import Job, TrainResult
+from geomatt.training.trainer import Progress, train, train_together
 
 __all__ = [
     "Interrupted",
+    "Job",
     "Progress",
     "TrainConfig",
     "TrainResult",
@@ -14,4 +16,5 @@ __all__ = [
     "run",
     "train",
     "train_members",
+    "train_together",
 ]

@@ -11,11 +11,13 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
+from geomatt.model.files import check_device
 from geomatt.model.potential import Potential
 from geomatt.training.checkpoint import write_atomically
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.prepare import open_folder
-from geomatt.training.trainer import Progress, TrainResult, train
+from geomatt.training.run import Job, TrainResult
+from geomatt.training.trainer import Progress, train, train_together
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -43,23 +45,21 @@ def train_members(
     if not (resume and (Path(out) / "config.toml").exists()):
         write_atomically(Path(out) / "config.toml", config.to_toml().encode())
 
+    jobs = [
+        Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
+        for member, split in enumerate(splits)
+    ]
+    if check_device(config.device).type == "cuda":  # one program for all fills the GPU
+        return train_together(jobs, resume=resume, callback=callback, checkpoint_every=checkpoint_every)
+
     def tell(member: int) -> Callable[[Progress], None] | None:
         if callback is None:
             return None
         return lambda p: callback(dataclasses.replace(p, member=member, members=len(splits)))
 
     return [
-        train(
-            dataset,
-            split,
-            config.replace(member=member),
-            member_folder(out, member),
-            resume=resume,
-            base=base,
-            callback=tell(member),
-            checkpoint_every=checkpoint_every,
-        )
-        for member, split in enumerate(splits)
+        train_together([job], resume=resume, callback=tell(member), checkpoint_every=checkpoint_every)[0]
+        for member, job in enumerate(jobs)
     ]
 
 

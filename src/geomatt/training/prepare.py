@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -164,11 +164,11 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
 
 
 def starting_network(
-    config: TrainConfig, seen: Dataset, base: Potential | None, seed: int, device: torch.device
+    config: TrainConfig, seen: Dataset, base: Potential | None, seed: int
 ) -> GeometricAttention:
     """The network before the first step: fresh from the seed, or a base model's, most of it frozen."""
     if base is None:
-        return new_network(config, tuple(seen.elements), seed).to(device)
+        return new_network(config, tuple(seen.elements), seed)
     unknown = sorted(set(seen.elements) - set(base.elements))
     if unknown:
         raise GeomAttError(
@@ -185,7 +185,7 @@ def starting_network(
     trained = _trained_prefixes(config.unfreeze)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
-    return network.to(device)
+    return network
 
 
 def new_network(config: TrainConfig, elements: tuple[int, ...], seed: int) -> GeometricAttention:
@@ -193,6 +193,24 @@ def new_network(config: TrainConfig, elements: tuple[int, ...], seed: int) -> Ge
     with torch.random.fork_rng(devices=[]), _default_dtype(config.torch_dtype):
         torch.manual_seed(seed)
         return GeometricAttention(config.model_config(elements))
+
+
+def widened(network: GeometricAttention, elements: Sequence[int]) -> GeometricAttention:
+    """The same network with embeddings for exactly these elements; those it never had are zero."""
+    config = dataclasses.replace(network.config, elements=tuple(elements))
+    if config.elements == network.config.elements:
+        return network
+    state = network.state_dict()
+    embedding = state["embedding"].new_zeros(len(config.elements), config.features)
+    for row, z in enumerate(config.elements):
+        if z in network.config.elements:
+            embedding[row] = state["embedding"][network.config.elements.index(z)]
+    with torch.random.fork_rng(devices=[]), _default_dtype(network.mu.dtype):
+        other = GeometricAttention(config)
+    other.load_state_dict({**state, "embedding": embedding, "elements": other.elements})
+    for name, parameter in network.named_parameters():
+        other.get_parameter(name).requires_grad_(parameter.requires_grad)
+    return other
 
 
 @contextmanager
