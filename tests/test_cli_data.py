@@ -41,9 +41,10 @@ def test_info() -> None:
     result = run("info", "embedded/ethanol")
     assert result.returncode == 0, result.stderr
     text = flat(result.stdout)
-    for expected in ("structures 2,000", "atoms 9", "formula C2H6O", "elements H C O", "kcal/mol", "look
-    right"): assert expected in text
+    for expected in ("structures 2,000", "atoms 9", "formula C2H6O", "elements H C O", "kcal/mol"):
+        assert expected in text
     assert "read from the file" in text
+    assert "The labels look right" in text
 
 
 def test_info_needs_units_and_keys(file: Path) -> None:

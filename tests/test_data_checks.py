@@ -18,7 +18,7 @@ FACTORS = {"gradient": -1.0, "eV": 1 / 23.06, "kcal": 23.06, "Hartree": 627.5, "
 
 def shared_files() -> list[Path]:
     root = os.environ.get("GEOMATT_DATA")
-    return [] if root is None else sorted(Path(root).glob("*md17/*.npz")) + [Path(root) / "gfn2/cg-cg.npz"]
+    return [] if root is None else [*sorted(Path(root).glob("*md17/*.npz")), Path(root) / "gfn2/cg-cg.npz"]
 
 
 @pytest.fixture(scope="module")

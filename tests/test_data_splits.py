@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 from geomatt.data import Split, blocked_split, fold_splits, random_split, split_from_files
 from geomatt.errors import GeomAttError
 
+KINDS = st.sampled_from(["random", "blocked"])
 SIZES = st.tuples(st.integers(1, 60), st.integers(0, 30), st.one_of(st.none(), st.integers(0, 30)))
 
 
-@given(sizes=SIZES, extra=st.integers(0, 100), seed=st.integers(0, 99), kind=st.sampled_from(["random",
-"blocked"])) def test_sizes_hold_and_roles_are_disjoint(
+@given(sizes=SIZES, extra=st.integers(0, 100), seed=st.integers(0, 99), kind=KINDS)
+def test_sizes_hold_and_roles_are_disjoint(
     sizes: tuple[int, int, int | None], extra: int, seed: int, kind: str
 ) -> None:
     train, validation, test = sizes
