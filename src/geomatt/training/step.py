@@ -1,170 +1,271 @@
-"""One optimisation step, and an epoch of them. The trainer above knows nothing of how a step is done."""
+"""Optimisation steps for M independent networks at once; M = 1 is the ordinary case.
+
+All weights live in one matrix θ (M, n): a step gathers its structures, sweeps once through `DenseProgram`
+and updates θ with Adam. Adam works element by element, so members never see each other. On a GPU the
+whole step is captured as a CUDA graph and replayed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from geomatt.data.batch import Batch
+from geomatt.model.dense import DenseProgram
+from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.normalisation import Normalisation
-from geomatt.training.loss import Loss
+from geomatt.training.loss import Loss, loss_slopes
 
 
 @dataclass(frozen=True)
 class Targets:
-    """Training data resident on the device, labels in the network's normalised units."""
+    """Training data on the device, labels in the networks' normalised units, one row of sets per member."""
 
-    numbers: Tensor  # (n, N)
-    positions: Tensor  # (n, N, 3)
-    energy: Tensor  # (n,)
-    forces: Tensor | None  # (n, N, 3)
+    numbers: Tensor  # (M, n, N)
+    positions: Tensor  # (M, n, N, 3)
+    energy: Tensor  # (M, n)
+    forces: Tensor | None  # (M, n, N, 3)
 
     @classmethod
     def from_batch(cls, batch: Batch, normalisation: Normalisation, use_forces: bool = True) -> Targets:
-        """Labels leave float64 only here, after the mean is gone."""
+        """One member's targets. Labels leave float64 only here, after the mean is gone."""
         assert batch.energy is not None
-        dtype = batch.positions.dtype
+        energy = normalisation.energy_residual(batch.numbers, batch.energy).to(batch.positions.dtype)
+        forces = batch.forces / normalisation.scale if use_forces and batch.forces is not None else None
         return cls(
-            batch.numbers,
-            batch.positions,
-            normalisation.energy_residual(batch.numbers, batch.energy).to(dtype),
-            batch.forces / normalisation.scale if use_forces and batch.forces is not None else None,
+            batch.numbers[None], batch.positions[None], energy[None], None if forces is None else forces[None]
+        )
+
+    @classmethod
+    def stack(cls, members: Sequence[Targets]) -> Targets:
+        """Targets of several members, which must agree in n and N."""
+        forces = [m.forces for m in members if m.forces is not None]
+        return cls(
+            torch.cat([m.numbers for m in members]),
+            torch.cat([m.positions for m in members]),
+            torch.cat([m.energy for m in members]),
+            torch.cat(forces) if forces else None,
         )
 
     def rows(self, index: Tensor) -> Targets:
+        """The structures `index` (M, B) of each member."""
+        member = torch.arange(len(index), device=index.device)[:, None]
         return Targets(
-            self.numbers.index_select(0, index),
-            self.positions.index_select(0, index),
-            self.energy.index_select(0, index),
-            None if self.forces is None else self.forces.index_select(0, index),
+            self.numbers[member, index],
+            self.positions[member, index],
+            self.energy[member, index],
+            None if self.forces is None else self.forces[member, index],
         )
 
-    def __len__(self) -> int:
-        return self.numbers.shape[0]
+    @property
+    def count(self) -> int:
+        """n, structures per member."""
+        return self.numbers.shape[1]
 
 
-@dataclass
 class ErrorSums:
-    """Sums of loss and absolute errors over structures, on the device; normalised units."""
+    """Sums of loss and absolute errors over structures, per member, on the device; normalised units."""
 
-    loss: Tensor
-    energy: Tensor  # Σ |ΔE|
-    forces: Tensor  # Σ |ΔF| over components
-    structures: int = 0
-    components: int = 0
+    def __init__(self, members: int, device: torch.device) -> None:
+        self.sums = torch.zeros(4, members, dtype=torch.float64, device=device)
+        self.structures = 0
 
-    @classmethod
-    def zero(cls, like: Tensor) -> ErrorSums:
-        return cls(*(torch.zeros((), dtype=torch.float64, device=like.device) for _ in range(3)))
-
-    def add(self, loss: Tensor, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor) -> None:
-        count = energy_error.shape[0]
-        self.loss += loss.detach().double() * count
-        self.energy += energy_error.detach().abs().double().sum()
-        self.structures += count
+    def add(self, loss: Tensor, energy_error: Tensor, force_error: Tensor | None, numbers: Tensor) -> None:
+        """Add a batch: loss (M,), errors (M, B) and (M, B, N, 3)."""
+        batch = energy_error.shape[1]
+        self.sums[0] += loss * batch
+        self.sums[1] += energy_error.abs().sum(1)
         if force_error is not None:
-            self.forces += force_error.detach().abs().double().sum()
-            self.components += 3 * int(atoms.sum())
+            self.sums[2] += force_error.abs().sum((1, 2, 3))
+            self.sums[3] += 3 * (numbers > 0).sum((1, 2))
 
-    @property
-    def mean_loss(self) -> float:
-        return float(self.loss) / max(1, self.structures)
-
-    @property
-    def energy_mae(self) -> float:
-        return float(self.energy) / max(1, self.structures)
-
-    @property
-    def force_mae(self) -> float:
-        return float(self.forces) / max(1, self.components)
-
-
-def errors(network: nn.Module, targets: Targets, create_graph: bool) -> tuple[Tensor, Tensor | None, Tensor]:
-    """ΔE (B,), ΔF (B, N, 3) and the numbers of atoms (B,) of the network on the targets."""
-    with_forces = targets.forces is not None
-    positions = targets.positions.detach().requires_grad_(with_forces)
-    with torch.set_grad_enabled(with_forces or create_graph):
-        energy = network(targets.numbers, positions).sum(-1)
-        forces = None
-        if with_forces:
-            (gradient,) = torch.autograd.grad(energy.sum(), positions, create_graph=create_graph)
-            forces = -gradient - targets.forces
-    atoms = (targets.numbers > 0).sum(-1)
-    return energy - targets.energy, forces, atoms
-
-
-def validate(network: nn.Module, targets: Targets, loss: Loss, batch_size: int = 100) -> ErrorSums:
-    """Errors over all targets, without touching the network."""
-    sums = ErrorSums.zero(targets.positions)
-    for start in range(0, len(targets), batch_size):
-        index = torch.arange(start, min(start + batch_size, len(targets)), device=targets.positions.device)
-        energy, force, atoms = errors(network, targets.rows(index), create_graph=False)
-        sums.add(loss(energy, force, atoms), energy, force, atoms)
-    return sums
+    def per_member(self) -> list[list[float]]:
+        """Sums of loss, |ΔE| and |ΔF|, numbers of structures and of force components, for each member."""
+        loss, energy, forces, components = self.sums.tolist()
+        count = float(self.structures)
+        return [[l, e, f, count, c] for l, e, f, c in zip(loss, energy, forces, components, strict=True)]
 
 
 class Stepper:
-    """Optimises a network's trainable parameters with Adam; keeps a moving average of them if asked."""
+    """Adam on the weights of M networks, with a moving average of them if asked.
+
+    The networks' parameters become views of θ, so they always hold the current weights.
+    """
 
     def __init__(
         self,
-        network: nn.Module,
+        networks: Sequence[GeometricAttention],
         targets: Targets,
         loss: Loss,
         *,
-        ema_decay: float | None = None,
+        ema_decay: float = 0.0,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
     ) -> None:
-        self.network, self.targets, self.loss, self.ema_decay = network, targets, loss, ema_decay
-        self.parameters = {n: p for n, p in network.named_parameters() if p.requires_grad}
-        self.optimiser = torch.optim.Adam(self.parameters.values(), lr=0.0, fused=True)
-        self.average = {n: p.detach().clone() for n, p in self.parameters.items()} if ema_decay else {}
+        self.networks, self.targets, self.loss, self.ema_decay = list(networks), targets, loss, ema_decay
+        self.program = DenseProgram(networks[0].config)
+        self.theta, self.parameters = _flatten(self.networks)
+        self.names = [name for name, _ in networks[0].named_parameters()]
+        self.trainable = _trainable_mask(networks[0], self.theta)
+        self.first, self.second = torch.zeros_like(self.theta), torch.zeros_like(self.theta)
+        self.average = self.theta.clone() if ema_decay else None
+        self._averaged = {} if self.average is None else _views(self.average, self.networks)
+        self.betas, self.eps = betas, eps
+        # On the device, so that a captured graph reads them anew at every replay.
+        device = self.theta.device
+        self.steps = torch.zeros((), dtype=torch.float64, device=device)
+        self.rate = torch.zeros((), dtype=torch.float64, device=device)
+        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self._sums = ErrorSums(len(self.networks), self.theta.device)
 
     def run_epoch(self, order: Tensor, batch_size: int, learning_rates: Iterable[float]) -> ErrorSums:
-        """One pass over the targets in the given order (n,), a learning rate for each step."""
-        sums = ErrorSums.zero(self.targets.positions)
-        for index, rate in zip(order.split(batch_size), learning_rates, strict=True):
-            self._step(self.targets.rows(index), rate, sums)
-        return sums
+        """One pass over each member's targets in its order (M, n), a learning rate for each step."""
+        self._sums.sums.zero_()
+        self._sums.structures = order.shape[1]
+        order = order.to(self.theta.device)
+        for index, rate in zip(order.split(batch_size, 1), learning_rates, strict=True):
+            self.rate.fill_(rate)
+            if self.theta.is_cuda:
+                self._replay(index)
+            else:
+                self._step(index)
+        return self._sums
 
-    def _step(self, targets: Targets, rate: float, sums: ErrorSums) -> None:
-        energy, force, atoms = errors(self.network, targets, create_graph=True)
-        loss = self.loss(energy, force, atoms)
-        self.optimiser.zero_grad(set_to_none=True)
-        loss.backward()
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.step()
-        if self.ema_decay:
-            torch._foreach_lerp_(
-                list(self.average.values()),
-                [p.detach() for p in self.parameters.values()],
-                1.0 - self.ema_decay,
-            )
-        sums.add(loss, energy, force, atoms)
+    def _step(self, index: Tensor) -> None:
+        gradient = self._gradient(index)
+        if self.trainable is not None:
+            gradient = gradient * self.trainable
+        self._adam(gradient)
 
-    def state(self) -> dict[str, Tensor]:
-        """All that the next step depends on besides data: parameters, Adam's moments and step, the average."""
-        state = {f"parameter.{n}": p.detach() for n, p in self.parameters.items()}
-        for name, p in self.parameters.items():
-            for key, value in self.optimiser.state.get(p, {}).items():
-                state[f"adam.{key}.{name}"] = value
-        state.update({f"average.{n}": a for n, a in self.average.items()})
-        return state
+    def _gradient(self, index: Tensor) -> Tensor:
+        """Gradient of the loss on the structures `index` (M, B), as (M, n); adds to the error sums."""
+        targets = self.targets.rows(index)
+        forward = self.program.forward(self.parameters, targets.numbers, targets.positions)
+        adjoints = self.program.adjoints(forward)
+        energy_error = forward.atomic.sum(-1) - targets.energy
+        force_error = None
+        if targets.forces is not None:
+            force_error = self.program.forces(forward, adjoints) - targets.forces
+        atoms = (targets.numbers > 0).sum(-1)
+        self._sums.add(
+            self.loss(energy_error, force_error, atoms), energy_error, force_error, targets.numbers
+        )
+        slopes = loss_slopes(self.loss, energy_error, force_error, atoms)
+        gradient = self.program.gradient(forward, adjoints, *slopes)
+        return torch.cat([gradient[name].reshape(len(index), -1) for name in self.names], 1)
 
-    def load_state(self, state: dict[str, Tensor]) -> None:
-        """Continue exactly where `state` was taken."""
-        with torch.no_grad():
-            for name, p in self.parameters.items():
-                p.copy_(state[f"parameter.{name}"])
-                moments = {
-                    key: state[f"adam.{key}.{name}"].clone().to(p.device)
-                    for key in ("step", "exp_avg", "exp_avg_sq")
-                    if f"adam.{key}.{name}" in state
-                }
-                if moments:
-                    self.optimiser.state[p] = moments
-            for name, a in self.average.items():
-                a.copy_(state[f"average.{name}"])
+    def _adam(self, gradient: Tensor) -> None:
+        """One Adam update of θ, as torch.optim.Adam does it, and of its moving average."""
+        b1, b2 = self.betas
+        self.steps += 1
+        self.first.lerp_(gradient, 1.0 - b1)
+        self.second.mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
+        dtype = self.theta.dtype
+        size = (self.rate / (1.0 - b1**self.steps)).to(dtype)
+        scale = (1.0 - b2**self.steps).sqrt().to(dtype)
+        self.theta.sub_(size * self.first / (self.second.sqrt() / scale + self.eps))
+        if self.average is not None:
+            # Early on the average forgets faster, or it would remember the random start.
+            weight = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay).to(dtype)
+            self.average.lerp_(self.theta, weight)
+
+    def _replay(self, index: Tensor) -> None:
+        """The step as a CUDA graph, captured at the first use of a batch size."""
+        batch = index.shape[1]
+        if batch not in self._graphs:
+            static = index.clone()
+            kept = {name: value.clone() for name, value in self._mutable().items()}
+            stream = torch.cuda.Stream()
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):  # warm-up: libraries allocate their workspaces here
+                for _ in range(2):
+                    self._step(static)
+            torch.cuda.current_stream().wait_stream(stream)
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                self._step(static)
+            for name, value in self._mutable().items():
+                value.copy_(kept[name])
+            self._graphs[batch] = (graph, static)
+        graph, static = self._graphs[batch]
+        static.copy_(index)
+        graph.replay()
+
+    def _mutable(self) -> dict[str, Tensor]:
+        """What a step changes."""
+        state = {"theta": self.theta, "first": self.first, "second": self.second, "steps": self.steps}
+        if self.average is not None:
+            state["average"] = self.average
+        return {**state, "sums": self._sums.sums}
+
+    def state(self, member: int) -> dict[str, Tensor]:
+        """All that a member's next step depends on besides the data."""
+        state = {n: value for n, value in self._mutable().items() if n != "sums"}
+        return {n: value if n == "steps" else value[member] for n, value in state.items()}
+
+    def load_state(self, member: int, state: dict[str, Tensor]) -> None:
+        """Continue a member exactly where `state` was taken; members must have done the same steps."""
+        for name, value in self.state(member).items():
+            value.copy_(state[name])
+
+    def judged(self, member: int | None = None) -> dict[str, Tensor]:
+        """The weights to validate and to keep: averaged where there is an average, else the current ones.
+
+        As the program's parameters, or for one member as its network's state dict.
+        """
+        views = self.parameters if self.average is None else self._averaged
+        return views if member is None else {name: value[member] for name, value in views.items()}
+
+
+def validate(
+    program: DenseProgram, parameters: dict[str, Tensor], targets: Targets, loss: Loss, batch_size: int = 100
+) -> ErrorSums:
+    """Errors over all targets with the given parameters."""
+    members = targets.numbers.shape[0]
+    sums = ErrorSums(members, targets.positions.device)
+    for start in range(0, targets.count, batch_size):
+        stop = min(start + batch_size, targets.count)
+        part = targets.rows(torch.arange(start, stop, device=targets.energy.device).expand(members, -1))
+        forward = program.forward(parameters, part.numbers, part.positions, slopes=part.forces is not None)
+        energy_error = forward.atomic.sum(-1) - part.energy
+        force_error = None
+        if part.forces is not None:
+            force_error = program.forces(forward, program.adjoints(forward)) - part.forces
+        atoms = (part.numbers > 0).sum(-1)
+        sums.add(loss(energy_error, force_error, atoms), energy_error, force_error, part.numbers)
+        sums.structures += stop - start
+    return sums
+
+
+def _views(theta: Tensor, networks: Sequence[GeometricAttention]) -> dict[str, Tensor]:
+    """θ (M, n) as the program's parameters: weights as views, buffers stacked."""
+    views: dict[str, Tensor] = {}
+    offset = 0
+    for name, p in networks[0].named_parameters():
+        views[name] = theta[:, offset : offset + p.numel()].view(len(theta), *p.shape)
+        offset += p.numel()
+    for name, _ in networks[0].named_buffers():
+        views[name] = torch.stack([network.get_buffer(name) for network in networks])
+    return views
+
+
+def _flatten(networks: list[GeometricAttention]) -> tuple[Tensor, dict[str, Tensor]]:
+    """Move all weights into θ and make the networks' parameters views of it."""
+    with torch.no_grad():
+        theta = torch.stack([torch.cat([p.flatten() for p in n.parameters()]) for n in networks])
+        views = _views(theta, networks)
+        for m, network in enumerate(networks):
+            for name, p in network.named_parameters():
+                p.data = views[name][m]
+    return theta, views
+
+
+def _trainable_mask(network: GeometricAttention, theta: Tensor) -> Tensor | None:
+    """One where a weight may change, or None if all may."""
+    parameters = list(network.parameters())
+    if all(p.requires_grad for p in parameters):
+        return None
+    return torch.cat([torch.full((p.numel(),), float(p.requires_grad)) for p in parameters]).to(theta)

@@ -1,0 +1,231 @@
+"""One model on its way: its folder, its counters and history, its best weights. It is told how steps went."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import collate
+from geomatt.data.structures import Dataset
+from geomatt.errors import GeomAttError
+from geomatt.model.files import save
+from geomatt.model.normalisation import Normalisation
+from geomatt.model.potential import Potential
+from geomatt.training import checkpoint
+from geomatt.training.checkpoint import Checkpoint, Counters
+from geomatt.training.config import TrainConfig
+from geomatt.training.history import History, Row, plot_history, rows_from_tensor
+from geomatt.training.prepare import (
+    check_data,
+    check_resume,
+    new_network,
+    open_folder,
+    report_unit_of,
+    run_identity,
+    starting_network,
+    widened,
+)
+from geomatt.training.record import data_record, run_record
+from geomatt.training.step import Targets
+
+if TYPE_CHECKING:
+    from geomatt.data.splits import Split
+
+MODEL_FILE = "model.safetensors"
+PLOT_FILE = "loss.png"
+WILD = 1e4  # a validation loss this many times the best ...
+WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
+
+
+@dataclass(frozen=True)
+class Job:
+    """What to train on, how, and where the result goes."""
+
+    dataset: Dataset
+    split: Split
+    config: TrainConfig
+    folder: Path
+    base: Potential | None = None  # a model to start from, all but its readout held fixed
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """A trained model, the best by validation loss, and how it got there."""
+
+    potential: Potential
+    folder: Path
+    finished: str  # why training ended
+    epochs: int
+    best_epoch: int
+    best_errors: dict[str, float]  # MAEs on the validation set, eV and eV/Å
+    seconds: float
+    unit: str
+    already_finished: bool = False  # nothing was done: the run had ended before
+
+
+class Run:
+    """A job under way."""
+
+    def __init__(self, job: Job, elements: Sequence[int], atoms: int, device: torch.device) -> None:
+        """`elements` and `atoms`: of all structures trained side by side, so that shapes agree."""
+        self.config, self.folder, self.split = job.config, job.folder, job.split
+        self.seed = job.config.own_seed
+        self.origin = data_record(job.dataset, job.split)
+        self.identity = run_identity(self.origin["data"]["fingerprint"], job.split, job.base)
+        self.unit = report_unit_of(job.dataset, job.config)
+        seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
+        reference = {int(z): e for z, e in job.config.reference.items()} or None
+        self.normalisation = Normalisation.fit(seen, reference)
+        network = starting_network(job.config, seen, job.base, self.seed)
+        self.elements = network.config.elements
+        self.network = widened(network, elements).to(device)
+
+        def targets(indices: np.ndarray) -> Targets:
+            structures = [job.dataset[int(i)] for i in indices]
+            batch = collate(structures, job.config.torch_dtype, device, pad_to=atoms)
+            return Targets.from_batch(batch, self.normalisation, use_forces=not job.config.energy_only)
+
+        self.training, self.validation = targets(job.split.train), targets(job.split.validation)
+        self.counters = Counters()
+        self.best: dict[str, Tensor] = {}
+        self.saved_epoch = 0  # the best epoch whose model is on disk
+        self.state: dict[str, Tensor] | None = None  # of the stepper, where a run is continued
+
+    def open(self, resume: bool) -> None:
+        """Make the folder, or take up the run in it."""
+        found = checkpoint.read(self.folder) if resume and checkpoint.exists(self.folder) else None
+        rows: list[Row] = []
+        if found is None:
+            open_folder(self.folder, resume)
+        else:
+            check_resume(found, self.config, self.identity, self.folder)
+            self.counters, self.best, self.state = found.counters, found.best, found.stepper
+            rows = rows_from_tensor(found.history)
+            if self.counters.finished == "all epochs done" and self.counters.epoch < self.config.epochs:
+                self.counters.finished = ""  # epochs were added
+            if self.counters.finished:
+                return
+        checkpoint.write_atomically(self.folder / "config.toml", self.config.to_toml().encode())
+        self.history = History(self.folder, self.unit, rows)
+        self.seconds_before, self.started = self.counters.seconds, time.monotonic()
+
+    @property
+    def position(self) -> tuple[int, int]:
+        """Epochs done, and steps of the one under way."""
+        return self.counters.epoch, self.counters.step
+
+    def add_steps(self, end: int, sums: Sequence[float]) -> None:
+        """Steps up to `end` of this epoch are done, with these sums of errors."""
+        self.counters.sums = [a + b for a, b in zip(self.counters.sums, sums, strict=True)]
+        self.counters.step = end
+        self.counters.seconds = self.seconds_before + time.monotonic() - self.started
+
+    def end_epoch(
+        self, rate: float, validation: Sequence[float] | None, weights: dict[str, Tensor] | None
+    ) -> None:
+        """Write the row, keep the best, and see to it that the numbers are still numbers.
+
+        `validation` holds sums of errors, `weights` those that were judged; None where nothing was.
+        """
+        counters = self.counters
+        epoch = counters.epoch + 1
+        train_loss, train_energy, train_force = self._means(counters.sums)
+        val_loss = val_energy = val_force = math.nan
+        if validation is not None:
+            val_loss, val_energy, val_force = self._means(validation)
+        if not math.isfinite(train_loss) or (validation is not None and not math.isfinite(val_loss)):
+            self._diverged(f"the loss is not a finite number in epoch {epoch}")
+        counters.epoch, counters.step, counters.sums = epoch, 0, [0.0] * 5
+        counters.seconds = self.seconds_before + time.monotonic() - self.started
+        errors = (train_energy, train_force, val_energy, val_force)
+        self.history.append(Row(epoch, rate, train_loss, val_loss, *errors, counters.seconds))
+        if validation is not None and weights is not None:
+            if val_loss < counters.best_loss:
+                counters.best_loss, counters.best_epoch = val_loss, epoch
+                counters.best_errors = {"energy_mae": val_energy}
+                if math.isfinite(val_force):
+                    counters.best_errors["force_mae"] = val_force
+                self.best = {n: t.detach().clone() for n, t in weights.items()}
+            counters.wild = counters.wild + 1 if val_loss > WILD * counters.best_loss else 0
+            if counters.wild >= WILD_VALIDATIONS:
+                self._diverged(
+                    f"the validation loss is {val_loss:.3g}, its best was {counters.best_loss:.3g}"
+                )
+        if epoch >= self.config.epochs:
+            counters.finished = "all epochs done"
+        elif 0 < self.config.patience <= epoch - counters.best_epoch:
+            counters.finished = f"no better validation loss for {self.config.patience} epochs"
+
+    def _means(self, sums: Sequence[float]) -> tuple[float, float, float]:
+        """Loss, energy MAE (eV) and force MAE (eV/Å) from sums of errors."""
+        loss, energy, forces, structures, components = sums
+        scale = self.normalisation.scale
+        force_mae = scale * forces / components if components else math.nan
+        return loss / structures, scale * energy / structures, force_mae
+
+    def _diverged(self, reason: str) -> None:
+        kept = "No model was kept."
+        if self.best:
+            self._save_model()
+            path = self.folder / MODEL_FILE
+            kept = f"The best model, of epoch {self.counters.best_epoch}, is kept in {path}."
+        if self.history.rows:
+            self.plot()
+        raise GeomAttError(
+            f"Training diverged: {reason}. {kept} "
+            "Check the labels with geomatt data info; train into a new folder with a lower --learning-rate."
+        )
+
+    def write(self, state: dict[str, Tensor]) -> None:
+        """Bring model and checkpoint on disk up to date; a state that is not finite is never written."""
+        if self.best and self.saved_epoch != self.counters.best_epoch:
+            self._save_model()
+        if checkpoint.all_finite(state):
+            Checkpoint(
+                self.config.to_dict(), self.identity, self.counters, state, self.best, self.history.tensor()
+            ).write(self.folder)
+
+    def plot(self) -> None:
+        plot_history(self.history.rows, self.unit, self.folder / PLOT_FILE)
+
+    def _save_model(self) -> None:
+        save(self._potential(), self.folder / MODEL_FILE)
+        self.saved_epoch = self.counters.best_epoch
+
+    def _potential(self) -> Potential:
+        """The best model so far, on the CPU, with its record."""
+        network = new_network(self.config, self.network.config.elements, seed=0)
+        network.load_state_dict(self.best)
+        record = {
+            **self.origin,
+            **run_record(self.config, self.counters, self.unit),
+            "base": self.identity["base"] or None,
+        }
+        return Potential(widened(network, self.elements), self.normalisation, record)
+
+    def result(self, already_finished: bool) -> TrainResult:
+        counters = self.counters
+        return TrainResult(
+            self._potential(),
+            self.folder,
+            counters.finished,
+            counters.epoch,
+            counters.best_epoch,
+            dict(counters.best_errors),
+            counters.seconds,
+            self.unit,
+            already_finished,
+        )
+
+
+def check_job(job: Job) -> None:
+    """Refuse a job that cannot be done before anything is written."""
+    check_data(job.dataset, job.split, job.config)
