@@ -142,6 +142,20 @@ def test_same_numbers_every_time():
     assert torch.equal(first.forces, second.forces)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gpu(dtype):
+    """The numbers of the CPU, and the same ones every time."""
+    net, (numbers, positions) = network(dtype, loud=1.0), cloud(300)
+    expected = sparse_energy_and_forces(net, numbers, positions)
+    net, numbers, positions = net.cuda(), numbers.cuda(), positions.cuda()
+    first, second = (sparse_energy_and_forces(net, numbers, positions) for _ in range(2))
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-10
+    assert (first.forces.cpu() - expected.forces).abs().max() <= tolerance * expected.forces.abs().max()
+    assert torch.equal(first.forces, second.forces)
+    assert torch.equal(first.atomic_energies, second.atomic_energies)
+
+
 def test_forces_by_finite_differences():
     net, (numbers, positions) = network(**SMALL), cloud(30)
     forces = sparse_energy_and_forces(net, numbers, positions).forces

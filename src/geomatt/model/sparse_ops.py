@@ -42,7 +42,8 @@ class Gaussians:
         """Φ̂ and d − μ of a block's edges, (atoms, width, L) each; ∂Φ̂/∂d = −2γ (d − μ) Φ̂."""
         offset = distance[block.edges].view(block.size, block.width, 1) - self.mu
         # The clamp comes before the exponential because denormal numbers are slow to make, too.
-        phi = offset.square().mul_(-self.gamma).clamp_(min=-1.5 * CUT).exp_()
+        exponent = torch.addcmul(offset.new_zeros(()), offset, offset, value=-self.gamma)
+        phi = exponent.clamp_(min=-1.5 * CUT).exp_()
         return functional.threshold(phi, math.exp(-CUT), 0.0, inplace=True), offset
 
 
