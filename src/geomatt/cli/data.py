@@ -91,7 +91,7 @@ def get(
     console.print(
         f"{name}: {'already there' if how == 'cached' else how}. Units: kcal/mol and Å.", highlight=False
     )
-    output.print(str(path), highlight=False, soft_wrap=True)
+    output.print(str(path), highlight=False, markup=False, soft_wrap=True)
 
 
 def info(
@@ -104,6 +104,7 @@ def info(
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
+    from rich.markup import escape
     from rich.table import Table
 
     from geomatt.data import check_labels, read
@@ -113,13 +114,13 @@ def info(
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in summary(dataset):
-        table.add_row(name, value)
+        table.add_row(name, escape(value))
     output.print(table, highlight=False)
     warnings = check_labels(dataset)
     for warning in warnings:
         output.print(f"[bold yellow]Warning:[/] {warning}", highlight=False, soft_wrap=True)
     if not warnings and dataset.energies is not None:
-        output.print("The labels look right.")
+        output.print("Nothing about the labels looks wrong.")
 
 
 def convert(
@@ -143,7 +144,7 @@ def convert(
         write(dataset, target)
     announce(dataset)
     console.print(f"Wrote {len(dataset)} structures.", highlight=False)
-    output.print(str(target), highlight=False, soft_wrap=True)
+    output.print(str(target), highlight=False, markup=False, soft_wrap=True)
 
 
 def announce(dataset: Dataset) -> None:
