@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python scripts/make_embedded_data.py
 
-Needs tblite (``pip install geomatt[xtb]``) and about ten minutes on one core. The run is seeded; repeating
+Needs tblite (``pip install geomatt[xtb]``) and a few minutes on one core. The run is seeded; repeating
 it with the same versions on the same kind of processor gives the same frames.
 """
 
