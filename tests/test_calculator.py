@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from conftest import small_network
 
 from geomatt import Committee, GeomAttCalculator, GeomAttError, ModelConfig, Potential, Structure, save
 from geomatt.model import GeometricAttention, Normalisation
@@ -134,7 +135,7 @@ def test_refusals():
     atoms.calc = GeomAttCalculator(make())
     atoms.get_forces()
     atoms.pbc = [True, False, False]
-    with pytest.raises(GeomAttError, match="pbc = False"):
+    with pytest.raises(GeomAttError, match="pbc to False"):
         atoms.get_forces()
     atoms.pbc = False
     atoms.get_forces()
@@ -163,3 +164,30 @@ def test_optimises_and_goes_through_ase_files(tmp_path):
     assert atoms.get_potential_energy() < start
     atoms.write(tmp_path / "a.extxyz")
     assert read(tmp_path / "a.extxyz").get_potential_energy() == pytest.approx(atoms.get_potential_energy())
+
+
+def test_periodic_structures_and_their_stress():
+    from ase.build import bulk
+
+    network = small_network(orders=(2, 3), bias=False, elements=(6,))
+    calculator = GeomAttCalculator(Potential(network, Normalisation(shift=-10.0, scale=2.0)), dtype="float64")
+    atoms = bulk("C", "diamond", a=3.6)
+    atoms.rattle(0.05, seed=1)
+    atoms.calc = calculator
+    energy, stress = atoms.get_potential_energy(), atoms.get_stress(voigt=False)
+    cell = atoms.cell.copy()
+    for axes in ((0, 0), (0, 1), (2, 2)):
+        sides = []
+        for sign in (1, -1):
+            strain = np.eye(3)
+            strain[axes] += sign * 1e-5
+            strain = 0.5 * (strain + strain.T)
+            atoms.set_cell(cell @ strain, scale_atoms=True)
+            sides.append(atoms.get_potential_energy())
+        atoms.set_cell(cell, scale_atoms=True)
+        expected = (sides[0] - sides[1]) / 2e-5 / atoms.get_volume()
+        assert stress[axes] == pytest.approx(expected, rel=1e-6, abs=1e-7)
+    double = atoms.repeat((2, 1, 1))
+    double.calc = calculator
+    # The shift of the energy belongs to a structure, the rest grows with it.
+    assert double.get_potential_energy() + 10.0 == pytest.approx(2 * (energy + 10.0), abs=1e-9)

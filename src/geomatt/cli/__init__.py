@@ -6,6 +6,7 @@ import importlib
 import sys
 
 import typer
+from rich.markup import escape
 
 from geomatt.cli.console import console
 from geomatt.errors import GeomAttError
@@ -20,7 +21,7 @@ app = typer.Typer(
 )
 
 # Each module registers its commands on `app` when imported, in the order users meet them.
-for _module in ("demo", "data", "train", "use"):
+for _module in ("demo", "data", "train", "use", "reproduce"):
     importlib.import_module(f"geomatt.cli.{_module}").register(app)
 
 
@@ -29,7 +30,7 @@ def main() -> None:
     try:
         app()
     except GeomAttError as error:
-        console.print(f"[bold red]Error:[/] {error}", highlight=False, soft_wrap=True)
+        console.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)

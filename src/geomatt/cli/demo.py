@@ -1,4 +1,4 @@
-"""`geomatt demo`: the whole way from data to attention in about a minute, on data that ships with the package."""
+"""`geomatt demo`: from data to attention in about a minute, on data that ships with the package."""
 
 from __future__ import annotations
 
@@ -29,9 +29,11 @@ def demo(
         "geomatt-demo"
     ),
     epochs: Annotated[
-        int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better, and slower.")
+        int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better.")
     ] = EPOCHS,
-    md_steps: Annotated[int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics.")] = MD_STEPS,
+    md_steps: Annotated[
+        int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics.")
+    ] = MD_STEPS,
 ) -> None:
     """Train on ethanol, test, run molecular dynamics and draw the attention: a tour in about a minute.
 

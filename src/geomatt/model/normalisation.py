@@ -48,7 +48,7 @@ class Normalisation:
         return cls(shift, scale if scale > 1e-9 else 1.0, reference)
 
     def offset(self, numbers: Tensor) -> Tensor:
-        """What each atom adds before the network speaks (B, N) float64: references and its share of the shift."""
+        """What each atom adds before the network speaks (B, N) float64: reference and share of the shift."""
         table = torch.zeros(119, dtype=torch.float64, device=numbers.device)
         for z, energy in self.reference.items():
             table[z] = energy

@@ -13,8 +13,8 @@ from torch import Tensor
 from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
-from geomatt.model.dense import DenseProgram
 from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.inference import Path, infer
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
 
@@ -27,6 +27,7 @@ class Output:
     atomic_energies: Tensor  # (B, N) float64, summing to the energy
     forces: Tensor | None  # (B, N, 3)
     attention: list[AttentionRecord[Tensor]] | None
+    stress: Tensor | None = None  # (B, 3, 3), eV/Å³ in ASE's sign; nan for structures without a volume
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Prediction:
     atomic_energies: np.ndarray  # (N,) float64
     forces: np.ndarray | None = None  # (N, 3) float64
     attention: list[AttentionRecord[np.ndarray]] | None = None
+    stress: np.ndarray | None = None  # (3, 3) eV/Å³, of structures periodic in all directions
     energy_spread: float | None = None
     forces_spread: np.ndarray | None = None  # (N,) norm of the standard deviation of each atom's force
 
@@ -48,6 +50,7 @@ class Potential:
     network: GeometricAttention
     normalisation: Normalisation
     record: dict[str, Any] = field(default_factory=dict)
+    path: Path = "auto"  # or "dense", "sparse": how to evaluate; the numbers are the same
 
     @property
     def elements(self) -> tuple[int, ...]:
@@ -68,15 +71,16 @@ class Potential:
 
     def evaluate(self, batch: Batch, *, forces: bool = True, attention: bool = False) -> Output:
         """Energies of a batch, with forces (−∂E/∂r) and attention when asked for."""
-        program = DenseProgram(self.network.config)
-        with torch.no_grad():
-            parameters = {name: value[None] for name, value in self.network.state_dict().items()}
-            forward = program.forward(parameters, batch.numbers[None], batch.positions[None], slopes=forces)
-            scale = self.normalisation.scale
-            force = scale * program.forces(forward, program.adjoints(forward))[0] if forces else None
-            atomic_energies = self.normalisation.offset(batch.numbers) + scale * forward.atomic[0].double()
-        records = self.network.records(program.attention(forward)) if attention else None
-        return Output(atomic_energies.sum(-1), atomic_energies, force, records)
+        found = infer(self.network, batch, forces=forces, attention=attention, path=self.path)
+        scale = self.normalisation.scale
+        atomic_energies = self.normalisation.offset(batch.numbers) + scale * found.atomic.double()
+        return Output(
+            atomic_energies.sum(-1),
+            atomic_energies,
+            scale * found.forces if forces and found.forces is not None else None,
+            None if found.attention is None else self.network.records(found.attention),
+            None if found.stress is None else scale * found.stress,
+        )
 
     def predict(
         self,
@@ -110,10 +114,13 @@ class Potential:
                 f"{name} holds atomic numbers {unknown}, which this model was not trained on "
                 f"(it knows {list(self.elements)}). Train on data that has them."
             )
-        if structure.periodic:
+        if structure.periodic and self.network.config.bias:
             raise GeomAttError(
-                f"{name} is periodic, which is not supported yet. Set pbc to False for a molecule."
+                f"{name} is periodic, but this model's overlap functions have a bias, which acts at any "
+                "distance. Train with --no-bias for periodic structures, or set pbc to False for a molecule."
             )
+        if structure.periodic and structure.cell is None:
+            raise GeomAttError(f"{name} is periodic but has no cell. Give its lattice vectors.")
         if not len(structure):
             raise GeomAttError(f"{name} has no atoms.")
         if not np.isfinite(structure.positions).all():
@@ -187,9 +194,16 @@ def _split(output: Output, sizes: list[int]) -> list[Prediction]:
                 AttentionRecord(r.order, r.layer, r.head, r.matrix[b, :n, :n].cpu().numpy())
                 for r in output.attention
             ],
+            _finite_stress(output, b),
         )
         for b, n in enumerate(sizes)
     ]
+
+
+def _finite_stress(output: Output, b: int) -> np.ndarray | None:
+    if output.stress is None or bool(output.stress[b].isnan().any()):
+        return None
+    return output.stress[b].double().cpu().numpy()
 
 
 def _combine(predictions: list[Prediction]) -> Prediction:
@@ -205,11 +219,13 @@ def _combine(predictions: list[Prediction]) -> Prediction:
             AttentionRecord(r.order, r.layer, r.head, np.mean([other[i].matrix for other in lists], axis=0))
             for i, r in enumerate(lists[0])
         ]
+    stresses = [p.stress for p in predictions]
     return Prediction(
         float(energies.mean()),
         np.mean([p.atomic_energies for p in predictions], axis=0),
         None if forces is None else forces.mean(0),
         attention,
+        None if any(s is None for s in stresses) else np.mean([s for s in stresses if s is not None], axis=0),
         float(energies.std()),
         None if forces is None else np.linalg.norm(forces.std(0), axis=-1),
     )

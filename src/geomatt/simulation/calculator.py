@@ -1,4 +1,4 @@
-"""A model as an ASE calculator: energy, forces and atomic energies, of one potential or of a committee."""
+"""A model as an ASE calculator: energy, forces, stress, atomic energies; one potential or a committee."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ from geomatt.model.potential import Committee, Potential
 try:
     from ase import Atoms
     from ase.calculators.calculator import Calculator, all_changes
+    from ase.stress import full_3x3_to_voigt_6_stress
 except ImportError as error:
     raise GeomAttError("The calculator needs ASE. Install it with: pip install ase") from error
 
 
 class GeomAttCalculator(Calculator):
-    """Energy (eV), forces (eV/Å) and atomic energies for ASE.
+    """Energy (eV), forces (eV/Å), stress (eV/Å³, periodic structures) and atomic energies for ASE.
 
     Args:
         model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee answers with
@@ -33,9 +34,8 @@ class GeomAttCalculator(Calculator):
         dtype: "float32" or "float64"; by default the precision the model has.
     """
 
-    implemented_properties = ["energy", "free_energy", "forces", "energies"]  # noqa: RUF012 - ASE's convention
-    # None of these enters the energy of a molecule; pbc does, as an error.
-    ignored_changes = {"cell", "initial_charges", "initial_magmoms"}  # noqa: RUF012 - ASE's convention
+    implemented_properties = ["energy", "free_energy", "forces", "energies", "stress"]  # noqa: RUF012 - ASE's convention
+    ignored_changes = {"initial_charges", "initial_magmoms"}  # noqa: RUF012 - ASE's convention
 
     def __init__(
         self,
@@ -65,6 +65,11 @@ class GeomAttCalculator(Calculator):
         """Norm of the standard deviation of each atom's force (N,) in the last calculation (eV/Å)."""
         return self._spread[1].copy() if self._spread and self.results else None
 
+    def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
+        """What has changed since the last calculation; the cell of a molecule does not count."""
+        changes = super().check_state(atoms, tol)
+        return changes if atoms.pbc.any() else [c for c in changes if c != "cell"]
+
     def calculate(
         self,
         atoms: Atoms | None = None,
@@ -76,10 +81,17 @@ class GeomAttCalculator(Calculator):
         if self.atoms is None:
             raise GeomAttError("The calculator was given no atoms.")
         self._check(self.atoms)
-        centred = self.atoms.positions - self.atoms.positions.mean(0)
+        centred = torch.from_numpy(self.atoms.positions - self.atoms.positions.mean(0))[None]
+        cell = None
+        if self.atoms.pbc.any():
+            cell = torch.from_numpy(np.where(self.atoms.pbc[:, None], self.atoms.cell.array, 0.0))[None]
         outputs = [
             member.evaluate(
-                Batch(numbers, torch.from_numpy(centred)[None].to(member.device, member.dtype)), forces=True
+                Batch(
+                    numbers,
+                    centred.to(member.device, member.dtype),
+                    cell=None if cell is None else cell.to(member.device, member.dtype),
+                )
             )
             for member, numbers in zip(self.members, self._numbers, strict=True)
         ]
@@ -96,20 +108,25 @@ class GeomAttCalculator(Calculator):
             "forces": forces.mean(0),
             "energies": energies.mean(0),
         }
+        if self.atoms.pbc.all():
+            stresses = [o.stress[0].double().cpu().numpy() for o in outputs if o.stress is not None]
+            self.results["stress"] = full_3x3_to_voigt_6_stress(np.mean(stresses, axis=0))
+        elif "stress" in properties:
+            raise GeomAttError("Stress needs a structure that is periodic in all three directions.")
         self._spread = None
         if len(self.members) > 1:
             self._spread = float(totals.std()), np.linalg.norm(forces.std(0), axis=-1)
 
     def _check(self, atoms: Atoms) -> None:
         """Refuse what the model cannot answer for; elements are looked at when they change only."""
-        if self._known is None or not np.array_equal(self._known, atoms.numbers):
-            structure = Structure(np.asarray(atoms.numbers, dtype=np.int64), atoms.positions)
+        if self._known is None or not np.array_equal(self._known, atoms.numbers) or atoms.pbc.any():
+            pbc = (bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2]))
+            cell = atoms.cell.array if any(pbc) else None
+            structure = Structure(
+                np.asarray(atoms.numbers, dtype=np.int64), atoms.positions, cell=cell, pbc=pbc
+            )
             self.model.check(structure, f"{atoms.get_chemical_formula() or 'The structure'}")
             self._known = structure.numbers.copy()
             self._numbers = [torch.from_numpy(self._known)[None].to(m.device) for m in self.members]
-        if atoms.pbc.any():
-            raise GeomAttError(
-                "The atoms are periodic, which is not supported yet. For a molecule: atoms.pbc = False."
-            )
         if not np.isfinite(atoms.positions).all():
             raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")
