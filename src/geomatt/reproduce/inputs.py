@@ -1,0 +1,65 @@
+"""The data an experiment needs: from a folder the user names, or from the download cache."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from geomatt.data.catalogue import find_entry
+from geomatt.data.download import sha256
+from geomatt.data.readers import read
+from geomatt.data.structures import Dataset
+from geomatt.errors import GeomAttError
+from geomatt.reproduce.frame import Settings
+
+# The molecules of the paper's tables, in their order.
+MD17 = (
+    "aspirin",
+    "benzene",
+    "ethanol",
+    "malonaldehyde",
+    "naphthalene",
+    "salicylic_acid",
+    "toluene",
+    "uracil",
+)
+
+
+def load_data(settings: Settings, name: str) -> Dataset:
+    """The data set `name`, such as md17/aspirin or gfn2/cg-cg."""
+    entry = find_entry(name)
+    if settings.data_dir is None:
+        if entry is None:
+            raise GeomAttError(
+                f"{name} cannot be downloaded. Name the folder that holds {name}.npz with --data DIR."
+            )
+        return read(entry.name)  # says which command fetches it where it is missing
+    return read(find_file(settings.data_dir, name))
+
+
+def find_file(folder: Path, name: str) -> Path:
+    """The file of data set `name` under `folder`: md17/md17_aspirin.npz, md17_aspirin.npz, gfn2/cg-cg.npz."""
+    collection, _, molecule = name.rpartition("/")
+    entry = find_entry(name)
+    names = [f"{collection}_{molecule}.npz", f"{molecule}.npz"]
+    if entry is not None:
+        names += [entry.filename, *(f"{collection}_{alias}.npz" for alias in entry.aliases)]
+    for file in names:
+        for place in (folder / collection, folder):
+            if (place / file).is_file():
+                return place / file
+    get = f" Get it with: geomatt data get {entry.name}, and leave --data away." if entry else ""
+    raise GeomAttError(f"{folder} holds no {name}: looked for {', '.join(dict.fromkeys(names))}.{get}")
+
+
+def described(dataset: Dataset) -> dict[str, Any]:
+    """What a result says about data: enough to know it again, and nothing about the user's folders."""
+    path = dataset.origin.get("path", "")
+    result: dict[str, Any] = {
+        "name": dataset.name,
+        "structures": len(dataset),
+        "fingerprint": dataset.fingerprint(),
+    }
+    if path and Path(path).is_file():
+        result.update(file=Path(path).name, sha256=sha256(Path(path)))
+    return result

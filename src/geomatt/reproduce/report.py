@@ -1,0 +1,150 @@
+"""Results as pages: the report of all experiments, and the tables inside the docs."""
+
+from __future__ import annotations
+
+import base64
+import html
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from geomatt.data.files import atomic_output
+from geomatt.errors import GeomAttError
+from geomatt.reproduce.frame import Experiment, Figure, read_json
+
+_STYLE = """
+body{font:15px/1.5 system-ui,sans-serif;color:#22252b;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2rem .7rem;text-align:right}
+td.label,th:first-child{text-align:left}thead th{border-bottom:2px solid #22252b}
+tr+tr td{border-top:1px solid #e4e6ea}tr.strong td{font-weight:600}.wide{overflow-x:auto}
+img{max-width:100%}figcaption,.note,.made{color:#5d636d;font-size:.87rem}figure{margin:1.5rem 0}
+.quick{background:#fff4e0;border-left:4px solid #d9782d;padding:.4rem .8rem}
+"""
+QUICK = (
+    "Quick setting: smaller data, models or schedules than the paper's, to show that the machinery works. "
+    "Not a result."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment in the report: its result with the figures drawn, or why there is none."""
+
+    experiment: Experiment
+    result: Mapping[str, Any] | None
+    figures: Sequence[Figure] = ()
+    missing: str = ""
+
+
+def write_report(sections: Sequence[Section], folder: Path) -> tuple[Path, Path]:
+    """`report.md` and `report.html` (one file, figures inside) in `folder`."""
+    markdown, page = folder / "report.md", folder / "report.html"
+    title = "The paper, reproduced"
+    text = "\n\n".join([f"# {title}", *(_markdown(s, folder) for s in sections)]) + "\n"
+    body = "".join(map(_html, sections))
+    document = (
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
+        f"<style>{_STYLE}</style><h1>{title}</h1>{body}</html>\n"
+    )
+    for path, content in ((markdown, text), (page, document)):
+        with atomic_output(path) as temporary:
+            temporary.write_text(content, encoding="utf-8")
+    return markdown, page
+
+
+def made_by(result: Mapping[str, Any]) -> str:
+    """One sentence on where the numbers came from."""
+    commits = ", ".join(c[:10] for c in result["commits"]) or "unknown"
+    data = [f"{name} ({d['fingerprint'][:10]})" for name, d in result.get("data", {}).items()]
+    on = f" on {'; '.join(result['hardware'])}" if result["hardware"] else ""
+    return (
+        f"Made by `geomatt reproduce {result['experiment']}{' --quick' if result['quick'] else ''}`, "
+        f"seed {result['seed']}, commit {commits}, {result['seconds']:.0f} s{on}"
+        + (f"; data: {', '.join(data)}." if data else ".")
+    )
+
+
+def blocks(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str]:
+    """What the docs page holds between markers: every table by its name, `summary`, and `made`."""
+    content = {table.name: table.markdown() for table in experiment.tables(result)}
+    if summary := experiment.summary(result):
+        content["summary"] = summary
+    quick = f"**{QUICK}**\n\n" if result["quick"] else ""
+    return {**content, "made": quick + made_by(result)}
+
+
+def update_page(text: str, content: Mapping[str, str]) -> str:
+    """The page with every block <!-- begin:NAME --> … <!-- end:NAME --> replaced by content[NAME].
+
+    A block without content, or markers that do not pair up, are errors: a page must not go stale unseen.
+    """
+    pattern = re.compile(r"<!-- begin:([\w-]+) -->\n(.*?)<!-- end:\1 -->", re.DOTALL)
+    marks = len(re.findall(r"<!-- (?:begin|end):", text))
+    if marks != 2 * len(pattern.findall(text)):
+        raise GeomAttError("The page has a begin or end marker without its partner.")
+
+    def fill(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in content:
+            raise GeomAttError(f"The page wants a block {name!r}; there is only: {', '.join(content)}.")
+        return f"<!-- begin:{name} -->\n{content[name].strip()}\n<!-- end:{name} -->"
+
+    return pattern.sub(fill, text)
+
+
+def refresh_docs(experiment: Experiment, result_file: Path, page: Path) -> None:
+    """Bring a docs page up to date with a result file, its figures (figures/ beside it) included."""
+    result = read_json(result_file)
+    text = update_page(page.read_text(encoding="utf-8"), blocks(experiment, result))
+    folder = page.parent / "figures"
+    folder.mkdir(exist_ok=True)
+    experiment.figures(result, folder)
+    with atomic_output(page) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _markdown(section: Section, folder: Path) -> str:
+    experiment, result = section.experiment, section.result
+    parts = [f"## {experiment.title}", experiment.description]
+    if result is None:
+        return "\n\n".join([*parts, f"Not available: {section.missing}"])
+    parts += [f"**{QUICK}**"] * bool(result["quick"]) + [experiment.summary(result)]
+    parts += [f"### {table.title}\n\n{table.markdown()}" for table in experiment.tables(result)]
+    parts += [
+        f"![{f.caption}]({f.path.relative_to(folder).as_posix()})\n\n{f.caption}" for f in section.figures
+    ]
+    return "\n\n".join([*filter(None, parts), made_by(result)])
+
+
+def _html(section: Section) -> str:
+    experiment, result = section.experiment, section.result
+    parts = [f"<h2>{html.escape(experiment.title)}</h2>", f"<p>{html.escape(experiment.description)}</p>"]
+    if result is None:
+        return "".join([*parts, f"<p class=note>Not available: {html.escape(section.missing)}</p>"])
+    if result["quick"]:
+        parts.append(f"<p class=quick>{QUICK}</p>")
+    parts += [_prose(paragraph) for paragraph in experiment.summary(result).split("\n\n") if paragraph]
+    parts += [table.html() for table in experiment.tables(result)]
+    for figure in section.figures:
+        data = base64.b64encode(figure.path.read_bytes()).decode()
+        caption = html.escape(figure.caption)
+        parts.append(
+            f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
+            f"<figcaption>{caption}</figcaption></figure>"
+        )
+    return "".join([*parts, f"<p class=made>{_inline(made_by(result))}</p>"])
+
+
+def _prose(markdown: str) -> str:
+    """A paragraph or a list of a summary; summaries use no other Markdown than lists, ` and **."""
+    lines = markdown.strip().splitlines()
+    if all(line.startswith("- ") for line in lines):
+        return "<ul>" + "".join(f"<li>{_inline(line[2:])}</li>" for line in lines) + "</ul>"
+    return f"<p>{_inline(' '.join(lines))}</p>"
+
+
+def _inline(text: str) -> str:
+    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", escaped)

@@ -1,0 +1,61 @@
+"""A table as plain text cells, which the terminal, Markdown and HTML all show alike."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class ResultTable:
+    """Rows of text under headings; the first `labels` columns are names, the others numbers."""
+
+    name: str  # of the block in the docs page, such as "shapes-accuracy"
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""  # one sentence below: units, what is measured
+    labels: int = 1
+    strong: frozenset[int] = field(default_factory=frozenset)  # rows set in bold, such as our own
+
+    def rich(self) -> Table:
+        """For the terminal."""
+        table = Table(title=self.title, title_justify="left", caption=self.note or None)
+        table.caption_justify = "left"
+        for i, column in enumerate(self.columns):
+            table.add_column(column, justify="left" if i < self.labels else "right")
+        for i, row in enumerate(self.rows):
+            table.add_row(*row, style="bold" if i in self.strong else None)
+        return table
+
+    def markdown(self) -> str:
+        """For the docs, without the title."""
+        line = ["---" if i < self.labels else "---:" for i in range(len(self.columns))]
+        body = [
+            [f"**{cell}**" if i in self.strong and cell else cell for cell in row]
+            for i, row in enumerate(self.rows)
+        ]
+        rows = [list(self.columns), line, *body]
+        text = "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows)
+        return f"{text}\n\n{self.note}" if self.note else text
+
+    def html(self) -> str:
+        """For the report."""
+        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.columns)
+        body = "".join(
+            f"<tr{' class=strong' if i in self.strong else ''}>"
+            + "".join(
+                f"<td{' class=label' if j < self.labels else ''}>{html.escape(c)}</td>"
+                for j, c in enumerate(row)
+            )
+            + "</tr>"
+            for i, row in enumerate(self.rows)
+        )
+        note = f"<p class=note>{html.escape(self.note)}</p>" if self.note else ""
+        return (
+            f"<h3>{html.escape(self.title)}</h3><div class=wide><table><thead><tr>{head}</tr></thead>"
+            f"<tbody>{body}</tbody></table></div>{note}"
+        )
