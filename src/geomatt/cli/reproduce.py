@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,9 +10,10 @@ import typer
 
 from geomatt.cli.console import console, output, progress_bar
 from geomatt.errors import GeomAttError
+from geomatt.reproduce import NAMES, Settings
 
 if TYPE_CHECKING:
-    from geomatt.reproduce import Experiment, Settings
+    from geomatt.reproduce import Experiment
     from geomatt.reproduce.report import Section
 
 
@@ -24,7 +26,7 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(help="table1, table2, table3, shapes, bonds, dna or theory; all for every one."),
-    ],
+    ] = "",
     device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1 ...")] = "cpu",
     quick: Annotated[
         bool, typer.Option("--quick", help="A smaller setting: minutes on two cores, labelled as such.")
@@ -40,21 +42,55 @@ def reproduce(
         Path | None, typer.Option("--models", help="Folder of trained models, for bonds: md17/aspirin ...")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", min=0, help="Seconds to train for; the next call goes on. 0: only report."),
+    ] = None,
+    part: Annotated[
+        list[str] | None, typer.Option("--part", help="Only this part of the work (repeatable).")
+    ] = None,
+    pack: Annotated[
+        Path | None, typer.Option("--pack", help="Then pack what is new under --out into PACK-1.tar ...")
+    ] = None,
+    unpack: Annotated[
+        list[Path] | None, typer.Option("--unpack", help="First unpack such a file into --out (repeatable).")
+    ] = None,
 ) -> None:
     """Repeat an experiment of the paper: a table beside the published numbers, figures, a result file.
 
     What was computed before with the same settings is not computed again, so a run that was broken off
-    continues with the same command.
+    continues with the same command. --pack and --unpack carry results, models and checkpoints to another
+    machine; without a NAME they are all that is done.
     """
+    from geomatt.reproduce.packing import pack_results, unpack_results
+
+    for file in unpack or []:
+        console.print(f"{unpack_results(file, out)} files from {file} into {out}", highlight=False)
+    try:
+        if name:
+            deadline = None if budget is None else time.monotonic() + budget
+            settings = Settings(device, quick, data, out, seed, models, deadline, tuple(part or ()))
+            _reproduce(name, settings)
+        elif not (pack or unpack):
+            raise GeomAttError(f"Which experiment? Choose from: {', '.join(NAMES)}, all.")
+    finally:
+        if pack is not None:
+            for volume in pack_results(out, pack):
+                console.print(f"packed {volume}", highlight=False, soft_wrap=True)
+
+
+def _reproduce(name: str, settings: Settings) -> None:
+    """Run one experiment, or all of them and write the report."""
     from geomatt.model.files import check_device
-    from geomatt.reproduce import Settings, available, get
+    from geomatt.reproduce import available, get
     from geomatt.reproduce.report import write_report
 
-    check_device(device)
-    if data is not None and not data.is_dir():
-        raise GeomAttError(f"There is no folder {data}.")
-    settings = Settings(device, quick, data, out, seed, models)
+    check_device(settings.device)
+    if settings.data_dir is not None and not settings.data_dir.is_dir():
+        raise GeomAttError(f"There is no folder {settings.data_dir}.")
+    quick = settings.quick
     if name != "all":
+        _check_parts(get(name), settings)
         section = _run(get(name), settings)
         assert section.result is not None
         _show(section)
@@ -78,6 +114,13 @@ def reproduce(
     output.print(f"report  {page}\n        {markdown}", highlight=False, soft_wrap=True)
     if any(section.result is None for section in sections):
         raise typer.Exit(1)
+
+
+def _check_parts(experiment: Experiment, settings: Settings) -> None:
+    unknown = [part for part in settings.parts if part not in experiment.parts]
+    if unknown:
+        known = f"Its parts are: {', '.join(experiment.parts)}." if experiment.parts else "It has no parts."
+        raise GeomAttError(f"{experiment.name} has no part {', '.join(unknown)}. {known}")
 
 
 def _run(experiment: Experiment, settings: Settings) -> Section:

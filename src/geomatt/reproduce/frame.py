@@ -37,6 +37,13 @@ class Settings:
     out: Path = DEFAULT_OUT
     seed: int = 0
     models: Path | None = None  # a folder of trained models, for experiments that look at them
+    deadline: float | None = None  # time.monotonic() after which nothing new is computed
+    parts: tuple[str, ...] = ()  # only these of the experiment's parts; empty: all
+
+    @property
+    def out_of_time(self) -> bool:
+        """Whether the budget is spent: what is done is reported, the rest waits for the next call."""
+        return self.deadline is not None and time.monotonic() >= self.deadline
 
     def label(self, name: str) -> str:
         """The experiment's name in files: quick results never take the place of full ones."""
@@ -72,6 +79,7 @@ class Experiment(ABC):
     name: ClassVar[str]  # as typed: geomatt reproduce NAME
     title: ClassVar[str]  # a headline
     description: ClassVar[str]  # one or two sentences: what the paper claims, what is measured
+    parts: ClassVar[tuple[str, ...]] = ()  # what `--part` may name, where the work is long
 
     @abstractmethod
     def run(self, settings: Settings, progress: Progress) -> dict[str, Any]:
