@@ -104,10 +104,9 @@ def evaluate(
     """
     from geomatt.cli.train_display import announce
     from geomatt.cli.use_tables import error_tables
-    from geomatt.data.files import require_writable
+    from geomatt.data.files import atomic_write, require_writable
     from geomatt.evaluation import evaluate as evaluate_model
     from geomatt.evaluation import parity_plot
-    from geomatt.model.files import atomic_write
 
     loaded = _load(model, device, dtype)
     dataset = _read(data, energy_unit, length_unit, keys)

@@ -5,12 +5,10 @@ Reading one runs no code from it. `save` replaces the target in one step, so a r
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
 from geomatt.model.config import ModelConfig
 from geomatt.model.geometric_attention import GeometricAttention
@@ -46,6 +45,10 @@ def save(potential: Potential, path: str | os.PathLike[str]) -> Path:
     target = Path(path)
     tensors = {name: value.detach().cpu().clone() for name, value in potential.network.state_dict().items()}
     header = json.dumps(describe(potential), default=_plain)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(target, error) from error
     atomic_write(target, save_tensors(tensors, {HEADER_KEY: header}))
     return target
 
@@ -166,30 +169,6 @@ def check_device(device: torch.device | str) -> torch.device:
     if found.type == "cuda" and not torch.cuda.is_available():
         raise GeomAttError("No CUDA device is available here. Use device cpu.")
     return found
-
-
-def atomic_write(path: Path, content: bytes) -> None:
-    """Write a file so that whoever looks finds the old one or the whole new one, even after a crash."""
-    if not path.name or path.is_dir():
-        raise GeomAttError(f"Cannot write {path}: it is a directory. Name a file.")
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with open(temporary, "wb") as stream:
-            stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        hint = (
-            "Free some space and try again."
-            if error.errno == errno.ENOSPC
-            else "Choose another place for the output."
-        )
-        raise GeomAttError(f"Cannot write {path}: {error.strerror}. {hint}") from error
-    finally:
-        with suppress(OSError):  # gone already after a success; must not hide the real error otherwise
-            temporary.unlink(missing_ok=True)
 
 
 def _load_directory(

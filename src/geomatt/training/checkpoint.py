@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
+from geomatt.data.files import atomic_write
 from geomatt.errors import GeomAttError
 
 FILE = "checkpoint.safetensors"
@@ -62,7 +61,7 @@ class Checkpoint:
             {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()},
             {"geomatt_checkpoint": json.dumps(header)},
         )
-        write_atomically(folder / FILE, body)
+        write_safely(folder / FILE, body)
 
 
 def exists(folder: Path) -> bool:
@@ -102,47 +101,19 @@ def all_finite(state: dict[str, Tensor]) -> bool:
     return bool(torch.stack([torch.isfinite(t).all() for t in state.values() if t.dim()]).all())
 
 
-def write_atomically(path: Path, body: bytes) -> None:
-    """Write next to `path`, force it to disk, then rename over it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write_safely(path: Path, body: bytes) -> None:
+    """Write a file of a run; where that fails, say that nothing is lost."""
     try:
-        with temporary.open("wb") as file:
-            file.write(body)
-            file.flush()
-            os.fsync(file.fileno())
-        replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise write_error(path, error) from None
+        atomic_write(path, body)
+    except GeomAttError as error:
+        raise GeomAttError(f"{error}{kept(path.parent)}") from error.__cause__
 
 
-def replace(temporary: Path, path: Path) -> None:
-    """Rename over `path` and force the folder's entry to disk."""
-    temporary.replace(path)
-    try:
-        folder = os.open(path.parent, os.O_RDONLY)
-    except OSError:  # folders cannot be opened everywhere; the rename itself is still atomic
-        return
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
-
-
-def write_error(path: Path, error: OSError) -> GeomAttError:
-    """What the user is told when the disk says no."""
-    advice = {
-        errno.ENOSPC: "The disk is full: free some space",
-        errno.EDQUOT: "The disk quota is used up: free some space",
-        errno.EFBIG: "The file would be larger than is allowed: raise the limit",
-        errno.EACCES: "The folder is not writable: change its permissions or choose another --out",
-        errno.EPERM: "The folder is not writable: change its permissions or choose another --out",
-        errno.EROFS: "The file system is read-only: choose another --out",
-    }.get(error.errno or 0, "Check the disk")
-    kept = (
-        " The last checkpoint is still whole: continue from it with --resume." if exists(path.parent) else ""
-    )
-    return GeomAttError(f"Could not write {path}: {error.strerror or error}. {advice}.{kept}")
+def kept(folder: Path) -> str:
+    """What the user may rely on after a failure."""
+    if not exists(folder):
+        return ""
+    return " The last checkpoint is still whole: continue from it with --resume."
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

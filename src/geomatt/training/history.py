@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from geomatt.training.checkpoint import write_atomically, write_error
+from geomatt.data.files import write_error
+from geomatt.errors import GeomAttError
+from geomatt.training.checkpoint import kept, write_safely
 from geomatt.units import from_ev
 
 FILE = "history.csv"
@@ -42,7 +44,7 @@ class History:
         self.path, self.unit = folder / FILE, unit
         self.rows = list(rows or [])
         # Rows that were written after the last checkpoint vanish: their epochs are done again.
-        write_atomically(self.path, self._text([self.header, *map(self._cells, self.rows)]).encode())
+        write_safely(self.path, self._text([self.header, *map(self._cells, self.rows)]).encode())
 
     @property
     def header(self) -> list[str]:
@@ -60,7 +62,7 @@ class History:
             with self.path.open("a", encoding="utf-8", newline="") as file:
                 file.write(self._text([self._cells(row)]))
         except OSError as error:
-            raise write_error(self.path, error) from None
+            raise GeomAttError(f"{write_error(self.path, error)}{kept(self.path.parent)}") from None
 
     def tensor(self) -> Tensor:
         """All rows as (epochs, columns) float64, for the checkpoint."""
@@ -121,7 +123,7 @@ def plot_history(rows: list[Row], unit: str, path: Path) -> None:
             axis.legend()
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=120)
-    write_atomically(path, buffer.getvalue())
+    write_safely(path, buffer.getvalue())
 
 
 def _cell(value: float) -> str:

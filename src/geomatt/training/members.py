@@ -13,7 +13,7 @@ from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model.files import check_device
 from geomatt.model.potential import Potential
-from geomatt.training.checkpoint import write_atomically
+from geomatt.training.checkpoint import write_safely
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.prepare import open_folder
 from geomatt.training.run import Job, TrainResult
@@ -43,7 +43,7 @@ def train_members(
         raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
     open_folder(Path(out), resume)
     if not (resume and (Path(out) / "config.toml").exists()):
-        write_atomically(Path(out) / "config.toml", config.to_toml().encode())
+        write_safely(Path(out) / "config.toml", config.to_toml().encode())
 
     jobs = [
         Job(dataset, split, config.replace(member=member), member_folder(out, member), base)

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from geomatt.data.files import write_error
 from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.files import fingerprint, load
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.potential import Potential
-from geomatt.training.checkpoint import Checkpoint, write_error
+from geomatt.training.checkpoint import Checkpoint
 from geomatt.training.config import TrainConfig
 from geomatt.training.record import split_hash
 from geomatt.units import energy_unit

@@ -113,7 +113,7 @@ class Run:
                 self.counters.finished = ""  # epochs were added
             if self.counters.finished:
                 return
-        checkpoint.write_atomically(self.folder / "config.toml", self.config.to_toml().encode())
+        checkpoint.write_safely(self.folder / "config.toml", self.config.to_toml().encode())
         self.history = History(self.folder, self.unit, rows)
         self.seconds_before, self.started = self.counters.seconds, time.monotonic()
 
