@@ -9,7 +9,7 @@ demo: $(VENV)/ready
 	$(BIN)/geomatt demo
 
 test: lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

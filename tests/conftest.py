@@ -3,12 +3,10 @@
 import os
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import settings
 
-from geomatt.data.structures import Dataset
 from geomatt.model.config import ModelConfig
 from geomatt.model.geometric_attention import GeometricAttention
 
@@ -48,20 +46,3 @@ def random_atoms(n: int, seed: int = 0, spread: float = 1.5) -> tuple[torch.Tens
     generator = torch.Generator().manual_seed(seed)
     numbers = torch.tensor([1, 6, 8])[torch.randint(0, 3, (n,), generator=generator)]
     return numbers, spread * torch.randn(n, 3, generator=generator, dtype=torch.float64)
-
-
-def toy_dataset(frames: int = 40, seed: int = 0) -> Dataset:
-    """Frames of a bent triatomic molecule with springs for bonds: consistent energies and forces."""
-    rng = np.random.default_rng(seed)
-    numbers = np.array([8, 1, 1])
-    rest = np.array([[0.0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
-    positions = rest + 0.05 * rng.standard_normal((frames, 3, 3))
-    energies, forces = np.full(frames, -2000.0), np.zeros_like(positions)
-    for i, j, length in ((0, 1, 0.96), (0, 2, 0.96), (1, 2, 1.52)):
-        bond = positions[:, i] - positions[:, j]
-        d = np.linalg.norm(bond, axis=1)
-        energies += 10.0 * (d - length) ** 2
-        push = (-20.0 * (d - length) / d)[:, None] * bond
-        forces[:, i] += push
-        forces[:, j] -= push
-    return Dataset.from_frames(numbers, positions, energies, forces, name="toy")

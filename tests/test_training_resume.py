@@ -218,7 +218,7 @@ def test_a_file_that_cannot_grow_is_a_clear_error(tmp_path):
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
     )
     assert answer.returncode == 1
-    assert "Could not write" in answer.stderr
+    assert "Cannot write" in answer.stderr
     assert "Traceback" not in answer.stderr
     assert not list((tmp_path / "run").glob(".*tmp"))
 

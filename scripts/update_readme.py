@@ -1,0 +1,52 @@
+"""Put the figures of a demo run into the README.
+
+Usage: python scripts/update_readme.py path/to/geomatt-demo
+
+Copies the run's demo.json to results/ and its picture to docs/images/, and rewrites the block in the README.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from geomatt.reproduce.report import update_page
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def with_demo(text: str, result: dict[str, Any]) -> str:
+    """The README's text with the demo's figures in their block."""
+    errors, training = result["evaluation"], result["training"]
+    settings, md = training["settings"], result["dynamics"]
+    (name, row), *_ = errors["per_molecule"].items()
+    unit, drift = errors["unit"]["energy"], 1000 * md["drift_eV_per_atom_ps"]
+    block = f"""\
+The demo's own figures ({training["hardware"]}; commit {(training["commit"] or "unknown")[:9]}), on
+{row["structures"]} frames it never saw (random split):
+
+| {name}, GFN2-xTB, 500 K | |
+|---|---|
+| training | {settings["train"]} frames, {training["epochs"]} epochs, {training["seconds"]:.0f} s |
+| energy MAE | {row["energy_mae"]:.3f} {unit} |
+| force MAE | {row["forces_mae"]:.2f} {unit}/Å |
+| energy drift over {md["time_fs"] / 1000:g} ps, NVE | {drift:.2g} meV per atom and ps |
+"""
+    return update_page(text, {"demo": block})
+
+
+def main(folder: Path) -> None:
+    for target in (ROOT / "results", ROOT / "docs/images"):
+        target.mkdir(parents=True, exist_ok=True)
+    shutil.copy(folder / "demo.json", ROOT / "results/demo.json")
+    shutil.copy(folder / "attention.png", ROOT / "docs/images/attention.png")
+    readme = ROOT / "README.md"
+    result = json.loads((folder / "demo.json").read_text(encoding="utf-8"))
+    readme.write_text(with_demo(readme.read_text(encoding="utf-8"), result), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,64 @@
+"""What the README shows must run, and what it states must come from a result file."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import ase
+import ase.io
+import torch
+from conftest import small_network
+
+from geomatt import Potential, save
+from geomatt.model import Normalisation
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_python_example_runs(tmp_path):
+    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    network = small_network(dtype=torch.float32)
+    save(Potential(network, Normalisation(-100.0, 1.0)), tmp_path / "runs/mine/model.safetensors")
+    ase.io.write(tmp_path / "molecule.xyz", ase.Atoms("OH2", [[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]]))
+    answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    assert "k=2 layer 1 (3, 3)" in answer.stdout
+
+
+def test_every_command_it_names_exists():
+    commands = set(
+        re.findall(r"geomatt (\w[\w-]*)", "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)))
+    )
+    answer = subprocess.run([sys.executable, "-m", "geomatt", "--help"], capture_output=True, text=True)
+    assert commands
+    for command in commands:
+        assert command in answer.stdout
+
+
+def test_the_demo_figures_are_those_of_the_result_file():
+    from scripts_path import load_script
+
+    update = load_script("update_readme")
+    result = json.loads((ROOT / "results/demo.json").read_text(encoding="utf-8"))
+    assert update.with_demo(README, result) == README
+
+
+def test_links_lead_somewhere():
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
+
+
+def test_the_demo_command(tmp_path):
+    command = [sys.executable, "-m", "geomatt", "demo", "--epochs", "1", "--md-steps", "5"]
+    for name in ("geomatt-demo", "geomatt-demo-2"):  # a second demo leaves the first alone
+        answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
+        assert "forces MAE" in answer.stdout
+        assert "next" in answer.stdout
+        for file in ("model.safetensors", "attention.png", "molecule.png", "parity.png", "demo.json"):
+            assert (tmp_path / name / file).stat().st_size > 0
