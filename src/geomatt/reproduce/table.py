@@ -26,7 +26,7 @@ class ResultTable:
         table = Table(title=self.title, title_justify="left", caption=self.note or None)
         table.caption_justify = "left"
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i < self.labels else "right")
+            table.add_column(column, justify="left" if i < self.labels else "right", no_wrap=i == 0)
         for i, row in enumerate(self.rows):
             table.add_row(*row, style="bold" if i in self.strong else None)
         return table

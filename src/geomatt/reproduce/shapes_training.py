@@ -1,0 +1,143 @@
+"""Gaps with random weights, and classifiers for all pairs and seeds trained side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.func import functional_call, stack_module_state
+from torch.nn.functional import binary_cross_entropy_with_logits, pad
+
+from geomatt.model.geometric_attention import pair_distances
+from geomatt.reproduce.shapes_networks import Classifier, make_step, readout
+from geomatt.reproduce.shapes_pairs import Pair
+
+LARGEST = 1.9  # the largest distance of every scaled shape: the centre of the last basis function
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How classifiers are trained."""
+
+    seeds: int
+    examples: int  # of each shape, to train; as many to test
+    epochs: int
+    batch: int = 4
+    learning_rate: float = 1e-4
+
+
+FULL, QUICK = Setup(5, 10, 250), Setup(1, 4, 5)
+
+
+def gaps(model: str, pair: Pair, draws: int, seed: int) -> list[float]:
+    """How far apart random weights put the two shapes, float64: one relative difference per draw.
+
+    The difference of the embeddings over their size; exactly degenerate shapes leave rounding, 1e-15.
+    """
+    clouds = torch.from_numpy(np.stack(pair.scaled(LARGEST)))  # (2, N, 3)
+    mask = torch.ones(clouds.shape[:2], dtype=torch.bool)
+    result = []
+    for draw in range(draws):
+        step = _seeded(seed + draw, lambda: make_step(model)).double()
+        with torch.no_grad():
+            m = readout(step(pair_distances(clouds), mask), torch.tensor(pair.centred))
+        result.append(float((m[0] - m[1]).abs().max() / m.abs().max()))
+    return result
+
+
+def train_classifiers(
+    model: str,
+    pairs: Sequence[Pair],
+    setup: Setup,
+    seed: int,
+    advance: Callable[[int], None],
+) -> list[list[dict[str, Any]]]:
+    """For every pair and seed: test accuracy and the embeddings of test shapes.
+
+    All classifiers train as one program with a leading axis M; Adam acts on each weight alone, so none
+    knows of the others. `setup.examples` of each shape train and as many, turned and ordered anew, test.
+    """
+    atoms, seeds, examples = max(len(p.plus) for p in pairs), setup.seeds, setup.examples
+    members = [(p, seed + s) for p in pairs for s in range(seeds)]
+    networks = [_seeded(own, lambda: Classifier(make_step(model), atoms)).double() for _, own in members]
+    parameters, buffers = stack_module_state(networks)
+    centred = torch.tensor([p.centred for p, _ in members])
+    train = _stacked([shapes(p, examples, 2 * own, atoms) for p, own in members])
+    test = _stacked([shapes(p, examples, 2 * own + 1, atoms) for p, own in members])
+
+    def one(p: dict[str, Tensor], b: dict[str, Tensor], *inputs: Tensor) -> tuple[Tensor, Tensor]:
+        return functional_call(networks[0], (p, b), inputs)
+
+    run = torch.vmap(one)
+    optimiser = torch.optim.Adam([p for p in parameters.values() if p.requires_grad], setup.learning_rate)
+    labels = torch.arange(2 * examples) % 2
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(setup.epochs):
+        order = torch.stack([balanced_order(examples, generator) for _ in members])
+        for index in order.split(setup.batch, 1):
+            row = torch.arange(len(members))[:, None]
+            _, logits = run(parameters, buffers, train[0][row, index], train[1][row, index], centred)
+            target = labels[index].double()
+            loss = binary_cross_entropy_with_logits(logits, target, reduction="none").mean(1).sum()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+        advance(1)
+    with torch.no_grad():
+        embedding, logits = run(parameters, buffers, *test, centred)
+    right = ((logits > 0) == (labels > 0)).double().mean(1).tolist()
+    outcome = [
+        {"accuracy": right[m], "embedding": _one_number(embedding[m], labels)} for m in range(len(members))
+    ]
+    return [outcome[i : i + seeds] for i in range(0, len(outcome), seeds)]
+
+
+def balanced_order(examples: int, generator: torch.Generator) -> Tensor:
+    """A random order of both shapes (even and odd numbers) that takes them in turn."""
+    plus, minus = (2 * torch.randperm(examples, generator=generator) + c for c in (0, 1))
+    return torch.stack([plus, minus], 1).flatten()
+
+
+def shapes(pair: Pair, examples: int, seed: int, atoms: int) -> tuple[Tensor, Tensor]:
+    """Distances (2·examples, atoms, atoms) and mask of randomly turned and ordered shapes, plus and minus
+    in turn; the centre stays first."""
+    rng = np.random.default_rng(seed)
+    first = 1 if pair.centred else 0
+    clouds = []
+    for _ in range(examples):
+        for cloud in pair.scaled(LARGEST):
+            order = np.concatenate([np.arange(first), first + rng.permutation(len(cloud) - first)])
+            clouds.append(cloud[order] @ rotation(rng))
+    positions = torch.from_numpy(np.stack(clouds))
+    absent = atoms - positions.shape[1]
+    distances = pad(pair_distances(positions), (0, absent, 0, absent))
+    return distances, (torch.arange(atoms) < positions.shape[1]).expand(len(clouds), -1)
+
+
+def rotation(rng: np.random.Generator) -> np.ndarray:
+    """A random rotation (3, 3), uniform over SO(3)."""
+    q, r = np.linalg.qr(rng.standard_normal((3, 3)))
+    q = q * np.sign(np.diag(r))
+    return q * np.linalg.det(q)
+
+
+def _one_number(embedding: Tensor, labels: Tensor) -> list[list[float]]:
+    """Embeddings (n, N) of either shape, by the atom in which they differ most."""
+    plus, minus = (embedding[labels == c].mean(0) for c in (0, 1))
+    along = int((plus - minus).abs().argmax())
+    return [embedding[labels == c, along].tolist() for c in (0, 1)]
+
+
+def _stacked(items: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    return torch.stack([d for d, _ in items]), torch.stack([m for _, m in items])
+
+
+def _seeded(seed: int, make: Callable[[], Any]) -> Any:
+    """What `make` returns with torch's random numbers started at `seed`, which are then put back."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
