@@ -1,0 +1,59 @@
+"""Make the aspirin geometry that `geomatt bench` measures on: built by hand, relaxed with GFN2-xTB.
+
+    OMP_NUM_THREADS=1 python scripts/make_aspirin.py
+
+Needs tblite (``pip install geomatt[xtb]``). Prints the lines of `geomatt/bench/systems.py` that hold it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from ase import Atoms
+from ase.optimize import BFGS
+from tblite.ase import TBLite
+
+
+def on_ring(corner: int, radius: float) -> np.ndarray:
+    """A point in the plane of the ring, in the direction of one of its corners."""
+    angle = np.radians(60 * corner)
+    return radius * np.array([np.cos(angle), np.sin(angle), 0.0])
+
+
+def sketch() -> Atoms:
+    """Aspirin from bond lengths and angles: the ring flat, the acetyl group upright beside the acid."""
+    symbols, positions = [], []
+
+    def add(symbol: str, position: np.ndarray) -> np.ndarray:
+        symbols.append(symbol)
+        positions.append(position)
+        return position
+
+    for corner in range(6):
+        add("C", on_ring(corner, 1.39))
+    for corner in range(2, 6):
+        add("H", on_ring(corner, 2.48))
+    acid = add("C", on_ring(0, 2.88))
+    add("O", acid + on_ring(-1, 1.21))
+    hydroxyl = add("O", acid + on_ring(1, 1.35))
+    add("H", hydroxyl + on_ring(0, 0.97))
+    bridge = add("O", on_ring(1, 2.78))
+    acetyl = add("C", bridge + 1.36 * np.array([-0.35, 0.35, 0.87]))
+    add("O", acetyl + 1.20 * np.array([0.9, 0.3, 0.3]))
+    methyl = add("C", acetyl + 1.50 * np.array([-0.75, 0.2, 0.63]))
+    for direction in ([-0.8, 0.6, 0.0], [0.3, 0.3, 0.9], [-0.5, -0.8, 0.3]):
+        add("H", methyl + 1.09 * np.array(direction) / np.linalg.norm(direction))
+    return Atoms("".join(symbols), np.array(positions))
+
+
+def main() -> None:
+    atoms = sketch()
+    atoms.calc = TBLite(method="GFN2-xTB", verbosity=0)
+    BFGS(atoms, logfile=None).run(fmax=0.005, steps=500)
+    positions = atoms.positions - atoms.positions.mean(0)
+    for z, (x, y, w) in zip(atoms.numbers, positions, strict=True):
+        print(f"    ({z}, {x:.4f}, {y:.4f}, {w:.4f}),")
+    print(f"# {atoms.get_chemical_formula()}, largest force {np.abs(atoms.get_forces()).max():.4f} eV/Å")
+
+
+if __name__ == "__main__":
+    main()

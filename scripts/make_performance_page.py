@@ -1,0 +1,34 @@
+"""Write docs/performance.md and its picture from results/bench_*.json.
+
+python scripts/make_performance_page.py
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from geomatt.bench.page import performance_page
+from geomatt.bench.plot import scaling_plot
+from geomatt.bench.result import read_result
+
+ROOT = Path(__file__).parents[1]
+PLOT = "scaling.png"
+
+
+def page() -> tuple[str, list[dict]]:
+    """The page and the results it is made from."""
+    results = {
+        f"results/{path.name}": read_result(path) for path in sorted((ROOT / "results").glob("bench_*.json"))
+    }
+    return performance_page(results, PLOT), list(results.values())
+
+
+def main() -> None:
+    text, results = page()
+    (ROOT / "docs" / "performance.md").write_text(text, encoding="utf-8")
+    scaling_plot(results, ROOT / "docs" / PLOT)
+    print(f"docs/performance.md from {len(results)} result files")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""Time and memory per atom against the number of atoms, as a picture."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.files import atomic_output, require_writable
+from geomatt.errors import GeomAttError
+
+COLOURS = ("#2b59a8", "#d1495b", "#4f9d69", "#e08e45")  # one for each machine
+STYLES = {
+    "sparse": {"linestyle": "-", "marker": "o", "label": "neighbour lists"},
+    "dense": {"linestyle": "--", "marker": "s", "label": "all pairs"},
+}
+
+
+def scaling_plot(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> Path:
+    """Draw the scaling points of result files, a colour for each machine; returns the path."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    target = require_writable(Path(path))
+    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
+    results = [r for r in results if r["scaling"]]
+    if not results:
+        raise GeomAttError("There is nothing to draw: no scaling was measured. Add it: --suite scaling")
+    figure = Figure(figsize=(9.6, 4.2), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    left, right = figure.subplots(1, 2)
+    for result, colour in zip(results, COLOURS, strict=False):
+        for kind in STYLES:
+            points = [p for p in result["scaling"] if p["path"] == kind]
+            _time(left, points, kind, colour)
+            _memory(right, points, kind, colour)
+    for axis, label in ((left, "time per atom (µs)"), (right, "peak memory per atom (KiB)")):
+        axis.set(xscale="log", yscale="log", xlabel="atoms", ylabel=label)
+        axis.grid(color="#e6e6e6", linewidth=0.6)
+        axis.set_axisbelow(True)
+        axis.spines[["top", "right"]].set_visible(False)
+    left.legend(handles=_handles(results), frameon=False, fontsize=8.5)
+    figure.suptitle("Energy and forces of random matter, float32", fontsize=10, color="#555555")
+    with atomic_output(target) as temporary:
+        figure.savefig(temporary, format=target.suffix[1:].lower())
+    return target
+
+
+def _style(kind: str, colour: str) -> dict[str, Any]:
+    return {
+        "color": colour,
+        "linestyle": STYLES[kind]["linestyle"],
+        "marker": STYLES[kind]["marker"],
+        "markersize": 4.5,
+        "markerfacecolor": colour if kind == "sparse" else "white",
+        "linewidth": 1.4,
+    }
+
+
+def _time(axis: Any, points: list[dict[str, Any]], kind: str, colour: str) -> None:
+    if not points:
+        return
+    atoms = np.array([p["atoms"] for p in points])
+    low, median, high = (
+        np.array([np.percentile(p["seconds"], q) for p in points]) / atoms * 1e6 for q in (25, 50, 75)
+    )
+    axis.fill_between(atoms, low, high, color=colour, alpha=0.15, linewidth=0)
+    axis.plot(atoms, median, **_style(kind, colour))
+
+
+def _memory(axis: Any, points: list[dict[str, Any]], kind: str, colour: str) -> None:
+    known = [(p["atoms"], p["memory"] / p["atoms"] / 1024) for p in points if p["memory"]]
+    if known:
+        axis.plot(*zip(*known, strict=True), **_style(kind, colour))
+
+
+def _handles(results: Sequence[dict[str, Any]]) -> list[Any]:
+    from matplotlib.lines import Line2D
+
+    machines = [
+        Line2D([], [], color=colour, linewidth=3, label=r["machine"]["hardware"])
+        for r, colour in zip(results, COLOURS, strict=False)
+    ]
+    return machines + [
+        Line2D([], [], **_style(kind, "#444444"), label=style["label"]) for kind, style in STYLES.items()
+    ]

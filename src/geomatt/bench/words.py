@@ -1,0 +1,97 @@
+"""Numbers of a result file as words, for the terminal and for the documentation."""
+
+from __future__ import annotations
+
+from statistics import median
+from typing import Any
+
+EXACTNESS = ("path", "system", "precision", "against", "energy", "forces")
+SCALING = ("path", "atoms", "neighbours", "time", "per atom", "memory per atom", "setup", "over floor")
+
+
+def seconds(value: float) -> str:
+    """A time in the unit that suits it."""
+    unit, factor = _unit(value)
+    return f"{value * factor:.3g} {unit}"
+
+
+def timing(entry: dict[str, Any]) -> str:
+    """Median and quartiles."""
+    unit, factor = _unit(entry["median"])
+    low, high = (factor * q for q in entry["quartiles"])
+    return f"{factor * entry['median']:.3g} {unit} ({low:.3g}–{high:.3g})"
+
+
+def ratio(entry: dict[str, Any]) -> str:
+    return f"{entry['median']:.3g}× ({entry['low']:.3g}–{entry['high']:.3g})"
+
+
+def check(entry: dict[str, Any]) -> str:
+    """A target with the value and whether it is met."""
+    sign = "≤" if entry["at_most"] else "≥"
+    unit = entry["unit"]
+    space = "" if unit in ("", "×") else " "
+    verdict = "met" if entry["met"] else "missed"
+    value, goal = f"{entry['value']:.3g}", f"{entry['goal']:g}"
+    if entry["value"] >= 1000:
+        value = f"{entry['value']:.0f}"
+    return f"{entry['what']} {sign} {goal}{space}{unit}: {value}{space}{unit}, {verdict}"
+
+
+def floor(entry: dict[str, Any] | None) -> str:
+    return "–" if entry is None else f"{entry['times']:.3g}×"
+
+
+def kernels(entry: dict[str, Any]) -> str:
+    count = entry["kernels"]
+    return "–" if count is None else f"{count:.0f}" if count >= 10 else f"{count:.2g}"
+
+
+def ceilings(result: dict[str, Any]) -> str:
+    """The machine's ceilings in a sentence's worth."""
+    entry = result["ceilings"]
+    if entry is None:
+        return "not measured"
+    text = f"{entry['matmul'] / 1e12:.3g} TFLOP/s in float32 products"
+    if entry["split_matmul"]:
+        text += f" ({entry['split_matmul'] / 1e12:.3g} TFLOP/s as three bfloat16 products)"
+    return f"{text}, {entry['copy'] / 1e9:.4g} GB/s in copies"
+
+
+def machine(result: dict[str, Any]) -> str:
+    """The machine, versions, date and commit."""
+    m = result["machine"]
+    versions = ", ".join(f"{name} {number}" for name, number in m["versions"].items())
+    commit = m["commit"][:12] if m["commit"] else "unknown"
+    host = "" if m["hardware"] == m["processor"] else f" (host: {m['processor']})"
+    return (
+        f"{m['hardware']}{host}, {m['cores']} cores, {m['memory_GiB']} GiB memory, {m['system']}; "
+        f"Python {m['python']}, {versions}; geomatt {m['geomatt']}, commit {commit}; {result['date']}"
+    )
+
+
+def exactness(entry: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a row under EXACTNESS."""
+    errors = (f"{entry[kind]:.1e}" for kind in ("energy", "forces"))
+    return (entry["path"], entry["system"], entry["dtype"], entry["reference"], *errors)
+
+
+def scaling(point: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a row under SCALING."""
+    time, atoms, memory = median(point["seconds"]), point["atoms"], point["memory"]
+    return (
+        point["path"],
+        f"{atoms:,}",
+        f"{point['pairs']:.0f}",
+        seconds(time),
+        seconds(time / atoms),
+        "–" if memory is None else f"{memory / atoms / 1024:.3g} KiB",
+        seconds(point["setup_seconds"]) if point["setup_seconds"] else "–",
+        f"{point['floor_times']:.3g}×",
+    )
+
+
+def _unit(value: float) -> tuple[str, float]:
+    """The unit of time that suits a value in seconds, and its factor."""
+    units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
+    return next(((unit, factor) for unit, factor in units if value * factor >= 1), ("ns", 1e9))
