@@ -13,8 +13,8 @@ from geomatt.bench.systems import Workload
 
 def mace(workload: Workload) -> Peer:
     """MACE with 128 invariant channels and two layers, on precomputed pairs within the cutoff."""
+    modules = importlib.import_module("mace.modules")  # before e3nn, which it prepares for newer torch
     o3 = importlib.import_module("e3nn.o3")
-    modules = importlib.import_module("mace.modules")
 
     elements = sorted(set(workload.numbers.tolist()))
     model = modules.MACE(

@@ -46,6 +46,7 @@ def scaling_suite(bench: Bench, settings: Settings, stage: Stage) -> None:
             cases.append(build(settings, path, atoms))
             advance(1)
     with stage("evaluating random matter", len(cases) * (settings.scaling_rounds + 2)) as advance:
+        cases = [case for case in cases if _fits(case, bench)]
         contenders = [_contender(case, settings, advance) for case in cases]
         timings = measure(contenders, [settings.scaling_rounds] * len(cases), settings.device, advance)
     with stage("peak memory", len(cases)) as advance:
@@ -82,6 +83,17 @@ def build(settings: Settings, path: str, atoms: int) -> Case:
         lambda: sparse_energy_and_forces(network, numbers, positions, neighbours=layout),
         setup,
     )
+
+
+def _fits(case: Case, bench: Bench) -> bool:
+    """Try a case once; what a GPU has no memory for is left out with a note."""
+    try:
+        case.run()
+    except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
+        bench.notes.append(f"Not enough memory for {case.path}, {case.atoms} atoms.")
+        return False
+    return True
 
 
 def _contender(case: Case, settings: Settings, advance: Callable[[int], None]) -> Contender:
@@ -140,6 +152,8 @@ def _judge(bench: Bench, settings: Settings) -> None:
     """The row of the target: what an atom costs in a large system, over a small one."""
     small, large = settings.compared_sizes
     points = {p.atoms: p for p in bench.scaling if p.path == "sparse"}
+    if not {small, large} <= set(points):
+        return
     per_atom = {n: Timing(f"{n} atoms", tuple(s / n for s in points[n].seconds)) for n in (small, large)}
     row = Row(
         "scaling",
