@@ -1,0 +1,89 @@
+"""The numbers of the paper's tables (Frank & Chmiela 2021): energy and force MAE, kcal/mol and kcal/mol/Å."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import mean, pstdev
+from typing import Any
+
+from geomatt.reproduce.inputs import MD17
+
+Pair = tuple[float, float]
+
+
+def _row(*values: Pair) -> dict[str, Pair]:
+    return dict(zip(MD17, values, strict=True))
+
+
+# aspirin, benzene, ethanol, malonaldehyde, naphthalene, salicylic acid, toluene, uracil
+GEOMATT: dict[str, dict[str, Pair]] = {
+    "2,3,4": _row(
+        (0.89, 2.03), (0.18, 0.41), (0.25, 0.98), (0.32, 1.31),
+        (0.32, 0.81), (0.35, 1.17), (0.24, 0.80), (0.27, 0.99),
+    ),
+    "2,3,3": _row(
+        (1.04, 2.30), (0.14, 0.46), (0.39, 1.05), (0.55, 1.55),
+        (0.36, 0.89), (0.42, 1.33), (0.25, 0.91), (0.28, 1.17),
+    ),
+    "2,2,2": _row(
+        (1.10, 2.19), (0.16, 0.60), (0.37, 1.06), (0.42, 1.43),
+        (0.46, 1.24), (0.48, 1.42), (0.34, 1.05), (0.46, 1.41),
+    ),
+}  # fmt: skip
+SCHNET = _row(
+    (0.37, 1.35), (0.08, 0.31), (0.08, 0.39), (0.13, 0.66),
+    (0.16, 0.58), (0.20, 0.85), (0.12, 0.57), (0.14, 0.56),
+)  # fmt: skip
+TRANSFER: dict[tuple[str, str], Pair] = {
+    ("aspirin", "benzene"): (0.38, 1.45),
+    ("aspirin", "toluene"): (0.80, 2.36),
+    ("benzene", "naphthalene"): (1.16, 3.97),
+    ("toluene", "benzene"): (0.21, 0.83),
+}
+
+ERRORS = ("energy_mae", "force_mae")
+NOT_RUN = "–"
+
+
+def pair(values: Sequence[float] | None) -> str:
+    """Energy and force error as one cell."""
+    return NOT_RUN if values is None else f"{values[0]:.2f} / {values[1]:.2f}"
+
+
+def spread(folds: Sequence[Mapping[str, Any]] | None, error: str) -> str:
+    """One error from several folds, with their standard deviation."""
+    if not folds:
+        return NOT_RUN
+    values = [float(fold[error]) for fold in folds]
+    return f"{mean(values):.2f}" + (f" ± {pstdev(values):.2f}" if len(values) > 1 else "")
+
+
+def means(folds: Sequence[Mapping[str, Any]] | None) -> Pair | None:
+    """Mean errors over folds."""
+    if not folds:
+        return None
+    energy, force = (mean(float(fold[error]) for fold in folds) for error in ERRORS)
+    return energy, force
+
+
+def errors_of(value: Mapping[str, Any] | None) -> Pair | None:
+    """Energy and force error of one result."""
+    return None if value is None else (value[ERRORS[0]], value[ERRORS[1]])
+
+
+def column_mean(pairs: Iterable[Pair | None]) -> Pair | None:
+    """Mean over molecules, where all are there."""
+    found = list(pairs)
+    there = [p for p in found if p is not None]
+    if not there or len(there) < len(found):
+        return None
+    return mean(p[0] for p in there), mean(p[1] for p in there)
+
+
+def no_worse(ours: Sequence[float], published: Sequence[float]) -> int:
+    """How many of the two errors are no worse than the published ones, to the digits those have."""
+    return sum(round(a, 2) <= b for a, b in zip(ours, published, strict=True))
+
+
+def title(molecule: str) -> str:
+    return molecule.replace("_", " ")
