@@ -1,0 +1,97 @@
+"""Figures of the theory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.reproduce.drawing import FAINT, INK, SERIES, new_figure, save_figure, style
+
+ATOMS = np.array([[0.0, 0.0], [0.96, 0.0], [-0.24, 0.93]])  # water's shape, for the picture only
+SHOWN_DISTANCE = 0.5
+
+
+def overlap_figure(result: Mapping[str, Any], path: Path) -> Path:
+    """Density of atoms, atomic functions with their product, and the sum against the integral."""
+    gamma = result["settings"]["gamma"]
+    with style():
+        figure = new_figure(8.4, 2.7)
+        density, functions, sums = figure.subplots(1, 3, width_ratios=[1.0, 1.3, 1.3])
+        _draw_density(density, gamma)
+        _draw_functions(functions, gamma)
+        _draw_sums(sums, result["riemann"])
+        return save_figure(figure, path)
+
+
+def _draw_density(axis: Any, gamma: float) -> None:
+    x, y = np.meshgrid(np.linspace(-0.75, 1.45, 200), np.linspace(-0.6, 1.45, 200))
+    squared = (x[..., None] - ATOMS[:, 0]) ** 2 + (y[..., None] - ATOMS[:, 1]) ** 2
+    # A wider Gaussian than the model's γ, or the atoms would not be seen to overlap.
+    image = np.exp(-gamma / 5.0 * squared).sum(-1)
+    axis.contourf(x, y, image, levels=12, cmap="Blues")
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        ends = ATOMS[[i, j]]
+        axis.plot(*ends.T, color=INK, linewidth=0.8, linestyle=(0, (3, 2)))
+        middle = ends.mean(0) + 0.09 * np.array([0.7, 1.0])
+        axis.text(*middle, f"$d_{{{i + 1}{j + 1}}}$", fontsize=8)
+    axis.scatter(*ATOMS.T, s=22, color="white", edgecolor=INK, linewidth=0.8, zorder=3)
+    axis.set(aspect="equal", xticks=[], yticks=[], title="atoms as a density")
+
+
+def _draw_functions(axis: Any, gamma: float) -> None:
+    grid = np.arange(0.0, 1.2, 0.05)
+    here, there = np.exp(-gamma * grid**2), np.exp(-gamma * (SHOWN_DISTANCE - grid) ** 2)
+    axis.vlines(grid, 0, 10 * here * there, color=FAINT, linewidth=3.5, alpha=0.6, label="product × 10")
+    axis.plot(grid, here, "o-", ms=2.5, lw=1, color=SERIES[0], label="$\\hat\\Phi(0)$")
+    axis.plot(grid, there, "o-", ms=2.5, lw=1, color=SERIES[1], label=f"$\\hat\\Phi(d={SHOWN_DISTANCE})$")
+    axis.set(xlabel="grid of distances $\\mu_l$ (Å)", title="discretised atomic functions", ylim=(0, 1.15))
+    axis.legend(fontsize=7, loc="upper right")
+    _open(axis)
+
+
+def _draw_sums(axis: Any, riemann: Mapping[str, Any]) -> None:
+    d = np.array(riemann["distance"])
+    near = d <= 1.0
+    for (spacing, sums), colour in zip(riemann["curves"].items(), SERIES[1:], strict=False):
+        axis.plot(d[near], np.array(sums)[near], lw=1.1, color=colour, label=f"sum, Δd = {spacing} Å")
+    axis.plot(
+        d[near], np.array(riemann["integral"])[near], color=INK, lw=1.6, label="integral", ls=(0, (4, 1.5))
+    )
+    axis.set(xlabel="distance $d$ (Å)", title="overlap of two atoms")
+    axis.legend(fontsize=7)
+    _open(axis)
+
+
+def diatomic_figure(result: Mapping[str, Any], path: Path) -> Path:
+    """E(d) with both fits, and both attentions."""
+    two = result["diatomic"]
+    d, energy = np.array(two["distance"]), np.array(two["energy"])
+    with style():
+        figure = new_figure(7.0, 2.7)
+        left, right = figure.subplots(1, 2)
+        left.plot(d, energy, color=FAINT, lw=4, alpha=0.5, label="energy")
+        for name, label, colour in (
+            ("geometric", "geometric attention, k = 2", SERIES[0]),
+            ("plain", "plain self-attention", SERIES[1]),
+        ):
+            left.plot(d, two[name]["fitted"], color=colour, lw=1.3, label=label)
+            right.plot(d, two[name]["alpha"], color=colour, lw=1.3, label=label)
+        geometric = np.array(two["geometric"]["alpha"])
+        slope, offset = np.polyfit(energy, geometric, 1)
+        sign = "−" if slope < 0 else ""
+        right.plot(
+            d, slope * energy + offset, color=FAINT, lw=4, alpha=0.5, zorder=0, label=f"{sign}energy, scaled"
+        )
+        left.set(xlabel="distance (Å)", ylabel="energy (eV)")
+        right.set(xlabel="distance (Å)", ylabel="attention $\\alpha_{12}$")
+        for axis in (left, right):
+            axis.legend(fontsize=7)
+            _open(axis)
+        return save_figure(figure, path)
+
+
+def _open(axis: Any) -> None:
+    axis.spines[["top", "right"]].set_visible(False)
