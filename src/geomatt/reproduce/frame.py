@@ -9,6 +9,7 @@ figures and text are functions of that file alone.
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -195,10 +196,11 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
     """Write a result file, whole or not at all; not-a-number is refused rather than written."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    # A list of plain numbers goes on one line, so that matrices stay readable and differences small.
+    text = re.sub(r"\[\s+([-+.\deE,\s]+?)\s+\]", lambda m: f"[{' '.join(m[1].split())}]", text)
     with atomic_output(path) as temporary:
-        temporary.write_text(
-            json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8"
-        )
+        temporary.write_text(text + "\n", encoding="utf-8")
 
 
 def _plain(value: Any) -> Any:

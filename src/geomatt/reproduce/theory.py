@@ -134,7 +134,7 @@ class Theory(Experiment):
             Figure(
                 draw.diatomic_figure(result, folder / "theory-diatomic.png"),
                 "A molecule of two atoms. Left: the energy and both fits. Right: the attention between the "
-                "two atoms, geometric (following the energy) and plain (blind to the distance), and minus the "
+                "two atoms, geometric (following the energy) and plain (blind to the distance), and the "
                 "energy, scaled.",
             ),
         ]
@@ -151,8 +151,8 @@ class Theory(Experiment):
         return "\n".join(
             [
                 f"- At the paper's Δd = 0.05 Å the sum is within {paper['worst_beyond']:.0e} of the integral "
-                f"for all distances between atoms; its error of up to {paper['worst']:.3f} near d = 0 is half "
-                "of the first term.",
+                f"for all distances between atoms; its error of up to {paper['worst']:.3f} near d = 0 is "
+                "half of the first term.",
                 f"- The three-atom identity holds to {result['three_atoms']['relative_error']:.0e}. α^(2) "
                 "does not see the third atom at all; α^(3) does.",
                 f"- Attention that sees the distance fits E(d) to {geometric['mae_meV']:.1f} meV, and its α "
