@@ -146,7 +146,8 @@ class Bonds(Experiment):
                 Figure(
                     matrices_figure(name, item, file, orders),
                     f"{name}: |α| (both directions averaged, no diagonal) of the lowest-energy frame, beside "
-                    "distances and covalent bonds; frames mark bonds, AP is the mean over all scored frames.",
+                    "distances and covalent bonds; darker is stronger, blue boxes are bonds, AP is the mean "
+                    "over all scored frames.",
                 )
             )
         own = {name: item for name, item in result["scored"].items() if "→" not in name}
@@ -154,7 +155,7 @@ class Bonds(Experiment):
             Figure(
                 curves_figure(own, folder / "bonds-curves.png"),
                 "α of order 2 as the function of distance that it is, one line per layer; bars mark the "
-                "lengths of bonds (dark) and the distances of other pairs (light) in the lowest-energy frame.",
+                "lengths of bonds (dark) and the distances of others (light) in the lowest-energy frame.",
             )
         )
         return drawn

@@ -16,6 +16,7 @@ from geomatt.model.geometric_attention import pair_distances
 from geomatt.reproduce.shapes_networks import Classifier, make_step, readout
 from geomatt.reproduce.shapes_pairs import Pair
 
+SHOWN = 20  # embeddings of either shape kept for the figure
 LARGEST = 1.9  # the largest distance of every scaled shape: the centre of the last basis function
 
 
@@ -24,13 +25,14 @@ class Setup:
     """How classifiers are trained."""
 
     seeds: int
-    examples: int  # of each shape, to train; as many to test
+    examples: int  # of each shape, to train
+    tests: int  # of each shape, to test
     epochs: int
     batch: int = 4
     learning_rate: float = 1e-4
 
 
-FULL, QUICK = Setup(5, 10, 250), Setup(1, 4, 5)
+FULL, QUICK = Setup(5, 10, 100, 250), Setup(1, 4, 10, 5)
 
 
 def gaps(model: str, pair: Pair, draws: int, seed: int) -> list[float]:
@@ -59,7 +61,7 @@ def train_classifiers(
     """For every pair and seed: test accuracy and the embeddings of test shapes.
 
     All classifiers train as one program with a leading axis M; Adam acts on each weight alone, so none
-    knows of the others. `setup.examples` of each shape train and as many, turned and ordered anew, test.
+    knows of the others. Training and test shapes are turned and ordered independently.
     """
     atoms, seeds, examples = max(len(p.plus) for p in pairs), setup.seeds, setup.examples
     members = [(p, seed + s) for p in pairs for s in range(seeds)]
@@ -67,7 +69,7 @@ def train_classifiers(
     parameters, buffers = stack_module_state(networks)
     centred = torch.tensor([p.centred for p, _ in members])
     train = _stacked([shapes(p, examples, 2 * own, atoms) for p, own in members])
-    test = _stacked([shapes(p, examples, 2 * own + 1, atoms) for p, own in members])
+    test = _stacked([shapes(p, setup.tests, 2 * own + 1, atoms) for p, own in members])
 
     def one(p: dict[str, Tensor], b: dict[str, Tensor], *inputs: Tensor) -> tuple[Tensor, Tensor]:
         return functional_call(networks[0], (p, b), inputs)
@@ -89,6 +91,7 @@ def train_classifiers(
         advance(1)
     with torch.no_grad():
         embedding, logits = run(parameters, buffers, *test, centred)
+    labels = torch.arange(2 * setup.tests) % 2
     right = ((logits > 0) == (labels > 0)).double().mean(1).tolist()
     outcome = [
         {"accuracy": right[m], "embedding": _one_number(embedding[m], labels)} for m in range(len(members))
@@ -129,7 +132,7 @@ def _one_number(embedding: Tensor, labels: Tensor) -> list[list[float]]:
     """Embeddings (n, N) of either shape, by the atom in which they differ most."""
     plus, minus = (embedding[labels == c].mean(0) for c in (0, 1))
     along = int((plus - minus).abs().argmax())
-    return [embedding[labels == c, along].tolist() for c in (0, 1)]
+    return [embedding[labels == c, along][:SHOWN].tolist() for c in (0, 1)]
 
 
 def _stacked(items: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
