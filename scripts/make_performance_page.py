@@ -26,7 +26,8 @@ def page() -> tuple[str, list[dict]]:
 def main() -> None:
     text, results = page()
     (ROOT / "docs" / "performance.md").write_text(text, encoding="utf-8")
-    scaling_plot(results, ROOT / "docs" / PLOT)
+    if any(result["scaling"] for result in results):
+        scaling_plot(results, ROOT / "docs" / PLOT)
     print(f"docs/performance.md from {len(results)} result files")
 
 

@@ -78,7 +78,6 @@ def test_floor_is_the_larger_limit():
     ceilings = Ceilings(matmul=100.0, copy=10.0)
     assert ceilings.floor(Work({"a": 100.0, "b": 100.0}, {"x": 10.0})) == 2.0
     assert ceilings.floor(Work({"a": 100.0}, {"x": 30.0})) == 3.0
-    assert Ceilings(100.0, 10.0, split_matmul=400.0).floor(Work({"a": 100.0}, {"x": 1.0})) == 0.25
 
 
 def test_check_knows_its_direction():

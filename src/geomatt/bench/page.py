@@ -21,7 +21,7 @@ round. Times are medians with quartiles; a ratio says how many times faster than
 PyTorch Geometric's SchNet: 128 features, 128 filters, 3 interactions, 50 Gaussians, cutoff 5 Å, eager, its
 pairs computed ahead, the same loss and Adam. "Literal" is the paper's equations written down as they stand,
 with automatic differentiation and with denormal numbers as they come. Precision is float32 unless a table
-says otherwise, and TF32 is off.
+says otherwise.
 
 **On what.** Aspirin (21 atoms) at its GFN2-xTB minimum with 0.05 Å of noise on every coordinate, and random
 C, H, O and N at 0.1 atoms/Å³ with no two atoms closer than 0.9 Å, in open space; models of random matter have
@@ -30,8 +30,9 @@ row have the sizes of the paper's Table 1 and are cut from aspirin.
 
 **The floor.** Operations and bytes are counted, not guessed: the algebra with k = 2 collapsed, every pair
 once and all basis functions (`geomatt/bench/floor.py`), against a large matrix product and a large copy
-measured in the same run. "Over floor" is the measured time over the larger of the two times. Bytes are only
-those that must move if every intermediate number stayed in the caches.
+in float32 measured in the same run. "Over floor" is the measured time over the larger of the two times. Bytes
+are only those that must move if every intermediate number stayed in the caches. Tensor cores can do a float32
+product as three bfloat16 ones, and could go below this floor; each machine's ceilings say by how much.
 """
 
 
@@ -51,7 +52,8 @@ def performance_page(results: dict[str, dict[str, Any]], plot: str) -> str:
 def _section(name: str, result: dict[str, Any]) -> str:
     lines = [f"## {result['machine']['hardware']}", ""]
     lines += [f"- machine: {words.machine(result)}", f"- ceilings: {words.ceilings(result)}"]
-    lines += [f"- result file: `{name}`"]
+    lines += [f"- TF32 in torch's products: {'on' if result['machine']['tf32'] else 'off'}"]
+    lines += [f"- result file: `{name}`", f"- targets: {words.targets(result)}"]
     lines += [f"- note: {note}" for note in result["notes"]]
     lines += ["", *_rows(result["rows"])]
     if result["exactness"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -94,10 +95,12 @@ def count_kernels(contender: Contender) -> float | None:
     from torch.profiler import ProfilerActivity, profile
 
     try:
-        with profile(activities=[ProfilerActivity.CUDA]) as trace:
-            contender.run()
-            torch.cuda.synchronize()
-        events = trace.events() or []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the profiler's notes on cycles it does not have here
+            with profile(activities=[ProfilerActivity.CUDA]) as trace:
+                contender.run()
+                torch.cuda.synchronize()
+            events = trace.events() or []
     except RuntimeError:
         return None
     kernels = sum(

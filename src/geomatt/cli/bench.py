@@ -37,9 +37,9 @@ def bench(
         bool, typer.Option("--quick", help="Only try that everything runs: a small network, no targets.")
     ] = False,
 ) -> None:
-    """Time training and predictions against other packages in the same run, with targets and floors.
+    r"""Time training and predictions against other packages in the same run, with targets and floors.
 
-    Peers come from `pip install geomatt[bench]`. Ctrl-C keeps what was measured so far.
+    Peers come from pip install 'geomatt\[bench]'. Ctrl-C keeps what was measured so far.
     """
     from geomatt.bench import Settings, run_bench
     from geomatt.bench.plot import scaling_plot
@@ -80,6 +80,8 @@ def _show(result: Bench) -> None:
         output.print(_exactness(found["exactness"]))
     if found["scaling"]:
         output.print(_scaling(found["scaling"]))
+    if not found["settings"]["quick"]:
+        output.print(f"targets   {words.targets(found)}", highlight=False)
     for note in found["notes"]:
         output.print(f"Note: {note}", highlight=False, soft_wrap=True)
 
