@@ -1,0 +1,393 @@
+"""The sweeps of `DenseProgram` as sixteen fat Triton kernels, for training many small structures on a GPU.
+
+Same formulas, same results. All buffers are allocated once, so a step can be captured as a CUDA graph; the
+order of every sum is fixed, so results repeat bit by bit. The kernels are in `fused_overlaps` (positions to
+overlaps), `fused_chain` (overlaps to α), `fused_streams` (α to energies and errors) and `fused_update`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from geomatt.model import fused_chain as chain
+from geomatt.model import fused_overlaps as overlaps
+from geomatt.model import fused_streams as streams
+from geomatt.model import fused_update as update
+from geomatt.model.config import ModelConfig
+from geomatt.model.dense import Parameters
+from geomatt.model.fused_layout import Call, Layout, aside
+
+PREPARE_ROWS = 16  # rows of A in a program of prepare and unfold
+COPY_BLOCK = 2048
+
+
+class LossWeights(Protocol):
+    """What the kernels must know of `geomatt.training.loss.Loss`."""
+
+    @property
+    def weighting(self) -> str: ...
+    @property
+    def rho(self) -> float: ...
+
+
+class FusedProgram:
+    """Buffers and launches for M networks on batches of B structures of N atoms.
+
+    `precision` is "bf16x3" (errors near 1e-5) or one of tl.dot's for float32: "tf32x3", "ieee", "tf32".
+    `tune` overrides what `_defaults` chooses.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        members: int,
+        batch: int,
+        atoms: int,
+        device: torch.device | str,
+        *,
+        precision: str = "bf16x3",
+        gradient_precision: str | None = None,
+        tune: dict[str, int] | None = None,
+    ) -> None:
+        self.config, self.members, self.batch, self.atoms = config, members, batch, atoms
+        self.device = torch.device(device)
+        self.precision, self.gradient_precision = precision, gradient_precision or precision
+        self.layout = Layout(config)
+        self.rows = members * batch * config.layers  # R
+        self.tune = {**self._defaults(), **(tune or {})}
+        self.stride = -(-atoms // 4) * 4  # NP
+        self.tile = max(16, _power(atoms))  # NT
+        self.columns = _power(config.basis_size + 1)  # LB
+        self.a_rows = -(-self.layout.rows // 128) * 128
+        self.index = torch.arange(batch, device=self.device).expand(members, -1).contiguous()
+        self._allocate()
+        self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
+
+    @staticmethod
+    def supports(config: ModelConfig, atoms: int) -> bool:
+        """Whether the kernels exist for this model: orders up to 4, up to 64 atoms."""
+        return max(config.orders) <= 4 and atoms <= 64 and config.features <= 256
+
+    def _defaults(self) -> dict[str, int]:
+        """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided."""
+        tile = max(16, _power(self.atoms))
+        few = self.rows < 500  # a GPU is not full with these
+        chain_warps = {16: 1, 32: 2 if few else 1, 64: 4}[tile]
+        return {
+            "chunks": 16 if few else 4, "chain_warps": chain_warps, "hats_warps": max(2, chain_warps),
+            "overlap_rows": 64, "overlap_pairs": 128, "overlap_k": 32, "overlap_warps": 4,
+            "folded_rows": 64, "folded_pairs": 32, "folded_warps": 8,
+            "folded_splits": 12 if self.members < 8 else 2,
+            "stream_warps": 8, "group": 8, "weights_rows": 32, "weights_columns": 64, "weights_warps": 4,
+            "stages": 1,
+        }  # fmt: skip
+
+    def _allocate(self) -> None:
+        c, layout = self.config, self.layout
+        operand = torch.bfloat16 if self.precision == "bf16x3" else torch.float32
+
+        def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
+
+        m, b, n = self.members, self.batch, self.atoms
+        self.a_high = zeros(m, self.a_rows, self.columns, dtype=operand)
+        self.a_low = torch.zeros_like(self.a_high) if operand is torch.bfloat16 else self.a_high
+        self.constant = zeros(m, layout.constants)
+        self.w_count = -(-(layout.size("W") + layout.size("hidden.weight")) // 16) * 16
+        self.w_high = zeros(m, self.w_count, dtype=operand)
+        self.w_low = torch.zeros_like(self.w_high) if operand is torch.bfloat16 else self.w_high
+        self.x = zeros(m, layout.rows, b, n, self.stride)
+        self.slope = torch.zeros_like(self.x)
+        self.bar: Tensor | None = None  # with `hat`, only for gradients
+        self.hat: Tensor | None = None
+        table, stream_of, ranges = layout.chunks(self.tune["chunks"])
+        self.chunks = len(table)
+        self.chunk_table, self.stream_of, self.ranges = (self._table(t) for t in (table, stream_of, ranges))
+        self.prepare_table = self._table(layout.prepare_tasks(PREPARE_ROWS, COPY_BLOCK))
+        self.unfold_table = self._table(layout.unfold_tasks(PREPARE_ROWS))
+        self.parts = zeros(self.rows, self.chunks, n, self.stride)
+        streams_count = len(c.orders)
+        self.alpha, self.alpha_bar, self.alpha_dot, self.alpha_hat = (
+            zeros(streams_count, self.rows, n, self.stride) for _ in range(4)
+        )
+        self._allocate_work()
+        self.energy, self.energy_error = zeros(m, b), zeros(m, b)
+        self.force_error, self.by_forces = zeros(m, b, n, 3), zeros(m, b, n, 3)
+        self.gradient_buffer = zeros(m, layout.parameters)
+
+    def _allocate_work(self) -> None:
+        """One buffer for all features, so that `weights_kernel` can address them by offsets."""
+        c, count = self.config, self.batch * self.atoms
+        s, layers, v, h = len(c.orders), c.layers, c.features, self.layout.hidden
+        sizes = {
+            "v": s * (layers + 1) * v, "v_dot": s * (layers + 1) * v, "u": s * layers * v,
+            "u_dot": s * layers * v, "g_bar": s * layers * v, "u_bar": s * layers * v,
+            "u_hat": s * layers * v, "g_hat": s * v, "hidden_part": s * h, "hidden": h, "hidden_bar": h,
+            "hidden_hat": h, "output_hat": h,
+        }  # fmt: skip
+        self.at: dict[str, int] = {}
+        total = 0
+        for name, size in sizes.items():
+            self.at[name] = total
+            total += -(-size * count // 16) * 16
+        self.work = torch.zeros(self.members, total, device=self.device)
+        self.buffer = {name: self.work.view(-1)[at:] for name, at in self.at.items()}
+        self.weights_table = self._table(
+            self.layout.weight_tasks(self.at, count, self.tune["weights_rows"], self.tune["weights_columns"])
+        )
+
+    def _table(self, rows: Any) -> Tensor:
+        return torch.tensor(rows, dtype=torch.int32, device=self.device)
+
+    # ---- what callers use ---------------------------------------------------------------------------
+
+    def energies_and_forces(
+        self, parameters: Parameters, numbers: Tensor, positions: Tensor, index: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Energies (M, B) and forces (M, B, N, 3), normalised; the next call overwrites them."""
+        call = Call(self.layout, self.index, parameters, numbers, positions, index)
+        self._values(call, keep=False)
+        self._errors(call, None, None, authors=False)
+        return self.energy_error, self.force_error
+
+    def gradient(
+        self,
+        parameters: Parameters,
+        numbers: Tensor,
+        positions: Tensor,
+        energy: Tensor,
+        forces: Tensor | None,
+        loss: LossWeights,
+        index: Tensor | None = None,
+        sums: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The loss's gradient (M, n) in the order of the network's parameters, and the errors.
+
+        With `index` (M, B) the tensors are whole data sets (M, n, ...), and the batch is gathered on the way.
+        `sums` (4, M) in float64 collects what `ErrorSums` does. Results are overwritten by the next call.
+        """
+        if self.bar is None:
+            self.bar, self.hat = torch.zeros_like(self.x), torch.zeros_like(self.x)
+        call = Call(self.layout, self.index, parameters, numbers, positions, index)
+        authors = loss.weighting == "authors"
+        self._values(call, keep=True)
+        self._errors(call, energy, forces, authors)
+        if sums is not None:
+            with aside(self._side):
+                update.sums_kernel[(self.members,)](
+                    call.numbers, call.index, self.energy_error, self.force_error, sums, call.count, loss.rho,
+                    AUTHORS=authors, FORCES=forces is not None, B=self.batch, N=self.atoms, NT=self.tile,
+                )  # fmt: skip
+        self._gradient(call, 2.0 * loss.rho / self.batch)
+        if self._side is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self._side)
+        return self.gradient_buffer, self.energy_error, self.force_error if forces is not None else None
+
+    # ---- launches -----------------------------------------------------------------------------------
+
+    def _values(self, call: Call, keep: bool) -> None:
+        """Energies and ∂E/∂d; X̄ is kept for a gradient."""
+        self.run_prepare(call)
+        self.run_overlaps(call)
+        self.run_alpha()
+        self.run_forward(call)
+        self.run_adjoint(call)
+        self.run_bars(keep)
+
+    def _gradient(self, call: Call, by_energy: float) -> None:
+        self.run_alpha_dot(call)
+        self.run_tangent(call)
+        self.run_stream_hats(call, by_energy)
+        with aside(self._side):
+            self.run_weights(call, by_energy)
+        self.run_hats(call)
+        self.run_by_folded(call)
+        self.run_unfold(call)
+
+    def run_prepare(self, call: Call) -> None:
+        overlaps.prepare_kernel[(len(self.prepare_table), self.members)](
+            call.theta, call.theta_stride, call.mu, self.config.gamma, self.a_high, self.a_low, self.constant,
+            self.w_high, self.w_low, self.prepare_table,
+            COPY_TO=self.w_count, **self._basis, A_ROWS=self.a_rows, CONSTANTS=self.layout.constants,
+            BIAS=self.config.bias, ROWS=PREPARE_ROWS, BLOCK=COPY_BLOCK, COLUMNS=self.prepare_table.shape[1],
+            PRECISION=self.precision, num_warps=4,
+        )  # fmt: skip
+
+    def run_overlaps(self, call: Call) -> None:
+        t, pairs = self.tune, self.batch * self.atoms * self.stride
+        grid = (
+            _blocks(pairs, t["overlap_pairs"]),
+            _blocks(self.layout.rows, t["overlap_rows"]),
+            self.members,
+        )
+        overlaps.overlaps_kernel[grid](
+            self.a_high, self.a_low, call.mu, self.config.gamma, call.numbers, call.positions, call.index,
+            call.count, self.x, self.slope,
+            C=self.layout.rows, A_ROWS=self.a_rows, **self._pairs, **self._basis, BC=t["overlap_rows"],
+            BP=t["overlap_pairs"], BK=min(t["overlap_k"], self.columns), SLOPES=True,
+            PRECISION=self.precision, num_warps=t["overlap_warps"], num_stages=t["stages"],
+        )  # fmt: skip
+
+    def run_alpha(self) -> None:
+        chain.alpha_kernel[self._chain_grid](
+            self.x, self.chunk_table, self.parts, **self._chain, CHUNKS=self.chunks,
+            PRECISION=self.precision, num_warps=self.tune["chain_warps"], num_stages=self.tune["stages"],
+        )  # fmt: skip
+
+    def run_bars(self, keep: bool) -> None:
+        chain.bars_kernel[self._chain_grid](
+            self.x, self.slope, self.alpha_bar, self.chunk_table, self.stream_of,
+            self.bar if keep else self.x, self.parts, self.rows, **self._chain, CHUNKS=self.chunks, KEEP=keep,
+            PRECISION=self.precision, num_warps=self.tune["chain_warps"], num_stages=self.tune["stages"],
+        )  # fmt: skip
+
+    def run_alpha_dot(self, call: Call) -> None:
+        chain.alpha_dot_kernel[self._chain_grid](
+            self.x, self.slope, call.positions, call.index, self.by_forces, call.count, self.chunk_table,
+            self.parts, **self._chain, CHUNKS=self.chunks, PRECISION=self.gradient_precision,
+            num_warps=self.tune["chain_warps"], num_stages=self.tune["stages"],
+        )  # fmt: skip
+
+    def run_hats(self, call: Call) -> None:
+        chain.hats_kernel[self._chain_grid](
+            self.x, self.slope, self.alpha_bar, self.alpha_hat, call.positions, call.index, self.by_forces,
+            call.count, self.chunk_table, self.stream_of, self.hat, self.rows, **self._chain,
+            PRECISION=self.gradient_precision, num_warps=self.tune["hats_warps"],
+            num_stages=self.tune["stages"],
+        )  # fmt: skip
+
+    def run_by_folded(self, call: Call) -> None:
+        t, pairs = self.tune, self.batch * self.atoms * self.stride
+        steps = _blocks(pairs, t["folded_pairs"] * t["folded_splits"])
+        self.splits = _blocks(pairs, t["folded_pairs"] * steps)
+        if not hasattr(self, "folded_parts"):
+            shape = (self.splits, self.members, self.a_rows, self.columns)
+            self.folded_parts = torch.zeros(shape, device=self.device)
+        grid = (self.splits, _blocks(self.layout.rows, t["folded_rows"]), self.members)
+        overlaps.by_folded_kernel[grid](
+            self.hat, self.bar, call.mu, self.config.gamma, call.numbers, call.positions, call.index,
+            self.by_forces, call.count, self.folded_parts,
+            C=self.layout.rows, A_ROWS=self.a_rows, **self._pairs, **self._basis, BC=t["folded_rows"],
+            BP=t["folded_pairs"], STEPS=steps, SPLITS=self.splits, PRECISION=self.gradient_precision,
+            num_warps=t["folded_warps"], num_stages=t["stages"],
+        )  # fmt: skip
+
+    def run_unfold(self, call: Call) -> None:
+        overlaps.unfold_kernel[(len(self.unfold_table), self.members)](
+            call.theta, call.theta_stride, call.mu, self.config.gamma, self.constant, self.folded_parts,
+            self.gradient_buffer, self.unfold_table,
+            **self._basis, A_ROWS=self.a_rows, CONSTANTS=self.layout.constants, SPLITS=self.splits,
+            BIAS=self.config.bias, ROWS=PREPARE_ROWS, COLUMNS=self.unfold_table.shape[1],
+            PARAMETERS=self.layout.parameters, num_warps=4,
+        )  # fmt: skip
+
+    def run_forward(self, call: Call) -> None:
+        buffer, at = self.buffer, self.layout.at
+        streams.forward_kernel[self._stream_grid](
+            call.numbers, call.index, call.elements, call.count, call.theta, call.theta_stride, self.w_high,
+            self.w_low, self.w_count, self.parts, self.ranges, self.alpha, buffer["v"], buffer["u"],
+            buffer["hidden_part"], self.work.shape[1], self.layout.scale, self.rows,
+            AT_EMBEDDING=at["embedding"], AT_B=at["b"], AT_HIDDEN=self.layout.size("W"),
+            ELEMENTS=len(self.config.elements), CHUNKS=self.chunks, G=self.tune["group"], **self._stream,
+            PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+        )  # fmt: skip
+
+    def run_adjoint(self, call: Call) -> None:
+        buffer, at = self.buffer, self.layout.at
+        streams.adjoint_kernel[self._stream_grid](
+            call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.w_high,
+            self.w_low, self.w_count, self.alpha, buffer["u"], buffer["hidden_part"], buffer["hidden"],
+            buffer["hidden_bar"], buffer["g_bar"], buffer["u_bar"], self.alpha_bar, self.energy,
+            self.work.shape[1], self.layout.scale, self.rows,
+            AT_HIDDEN=self.layout.size("W"), AT_HIDDEN_BIAS=at["hidden.bias"], AT_OUTPUT=at["output.weight"],
+            AT_OUTPUT_BIAS=at["output.bias"], FORCES=True, **self._stream, PRECISION=self.precision,
+            num_warps=self.tune["stream_warps"], num_stages=1,
+        )  # fmt: skip
+
+    def _errors(self, call: Call, energy: Tensor | None, forces: Tensor | None, authors: bool) -> None:
+        rows = 8
+        streams.forces_kernel[(self.members * self.batch, _blocks(self.atoms, rows))](
+            self.parts, call.numbers, call.positions, call.index, self.energy,
+            self.energy if energy is None else energy.contiguous(),
+            self.energy if forces is None else forces.contiguous(),
+            self.energy_error, self.force_error, self.by_forces, call.count, 2.0 / self.batch,
+            PARTS=self.chunks * self.config.layers, G=16, ROWS=rows, AUTHORS=authors,
+            TARGETS=0 if energy is None else 1 if forces is None else 2, **self._pairs, NT=self.tile,
+            num_warps=4,
+        )  # fmt: skip
+
+    def run_tangent(self, call: Call) -> None:
+        buffer = self.buffer
+        streams.tangent_kernel[self._stream_grid](
+            self.w_high, self.w_low, self.w_count, self.parts, self.ranges, self.alpha, self.alpha_dot,
+            buffer["u"], buffer["v_dot"], buffer["u_dot"], buffer["hidden_part"], self.work.shape[1],
+            self.layout.scale, self.rows,
+            AT_HIDDEN=self.layout.size("W"), CHUNKS=self.chunks, G=self.tune["group"], **self._stream,
+            PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+        )  # fmt: skip
+
+    def run_stream_hats(self, call: Call, by_energy: float) -> None:
+        buffer = self.buffer
+        streams.stream_hats_kernel[self._stream_grid](
+            call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.w_high,
+            self.w_low, self.w_count, self.alpha, self.alpha_dot, buffer["u"], buffer["u_dot"],
+            buffer["g_bar"], buffer["hidden_part"], buffer["hidden"], buffer["hidden_hat"],
+            buffer["output_hat"], buffer["u_hat"], buffer["g_hat"], self.alpha_hat, self.energy_error,
+            by_energy, self.work.shape[1], self.layout.scale, self.rows,
+            AT_HIDDEN=self.layout.size("W"), AT_OUTPUT=self.layout.at["output.weight"], **self._stream,
+            PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+        )  # fmt: skip
+
+    def run_weights(self, call: Call, by_energy: float) -> None:
+        t = self.tune
+        update.weights_kernel[(len(self.weights_table), self.members)](
+            self.work, self.work.shape[1], self.weights_table, self.gradient_buffer, call.numbers, call.index,
+            call.elements, self.energy_error, by_energy, self.layout.scale, call.count,
+            AT_G_HAT=self.at["g_hat"], AT_OUTPUT_HAT=self.at["output_hat"],
+            ELEMENTS=len(self.config.elements), PARAMETERS=self.layout.parameters, S=len(self.config.orders),
+            B=self.batch, N=self.atoms, V=self.config.features, H=self.layout.hidden, BM=t["weights_rows"],
+            BN=t["weights_columns"], BK=32, COLUMNS=self.weights_table.shape[1],
+            PRECISION=self.gradient_precision, num_warps=t["weights_warps"], num_stages=t["stages"],
+        )  # fmt: skip
+
+    # ---- arguments many kernels share ---------------------------------------------------------------
+
+    @property
+    def _pairs(self) -> dict[str, int]:
+        return {"B": self.batch, "N": self.atoms, "NP": self.stride}
+
+    @property
+    def _basis(self) -> dict[str, int]:
+        return {"L": self.config.basis_size, "LB": self.columns}
+
+    @property
+    def _chain(self) -> dict[str, int]:
+        return {"C": self.layout.rows, **self._pairs, "NT": self.tile, "LAYERS": self.config.layers}
+
+    @property
+    def _chain_grid(self) -> tuple[int, int]:
+        return self.chunks, self.rows
+
+    @property
+    def _stream(self) -> dict[str, int]:
+        c, hidden = self.config, self.layout.hidden
+        return {
+            "S": len(c.orders), "LAYERS": c.layers, **self._pairs, "NT": self.tile, "V": c.features,
+            "VP": max(16, _power(c.features)), "H": hidden, "BH": min(64, max(16, _power(hidden))),
+        }  # fmt: skip
+
+    @property
+    def _stream_grid(self) -> tuple[int, int]:
+        return len(self.config.orders), self.members * self.batch
+
+
+def _blocks(count: int, size: int) -> int:
+    return -(-count // size)
+
+
+def _power(count: int) -> int:
+    """The next power of two."""
+    return 1 << (count - 1).bit_length()

@@ -1,0 +1,192 @@
+"""Where the fused program keeps everything: weights in the flat θ, rows of A and X, and tables of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geomatt.model.config import ModelConfig
+from geomatt.model.dense import Parameters
+from geomatt.model.geometric_attention import GeometricAttention
+
+
+class Layout:
+    """Where everything is: weights in the flat θ, rows of A and X, and the kernels' tables of tasks."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
+        with torch.device("meta"):
+            network = GeometricAttention(config)
+        self.shapes = {name: p.shape for name, p in network.named_parameters()}
+        self.at: dict[str, int] = {}
+        self.parameters = 0
+        for name, shape in self.shapes.items():
+            self.at[name] = self.parameters
+            self.parameters += shape.numel()
+        self.hidden = network.hidden.out_features
+        self.scale = config.spacing / len(config.orders)
+        self.row_of: list[int] = []  # [stream], first row of A and X
+        self.constant_of: list[int] = []  # [stream], first row of c = Q Φ̂(0) + q
+        self.rows = self.constants = 0
+        for order in config.orders:
+            self.row_of.append(self.rows)
+            self.constant_of.append(self.constants)
+            count = config.layers * (order - 1) * config.width(order)
+            self.rows += config.layers if order == 2 else count
+            self.constants += count
+
+    def size(self, name: str) -> int:
+        return self.shapes[name].numel()
+
+    def chunks(self, count: int) -> tuple[list[list[int]], list[int], list[list[int]]]:
+        """Channels divided over programs: the table, the stream of each chunk, each stream's range."""
+        table: list[list[int]] = []
+        stream_of: list[int] = []
+        ranges = []
+        for s, order in enumerate(self.config.orders):
+            width = self.config.width(order)
+            channels = 1 if order == 2 else -(-width // count)
+            first = len(table)
+            for f in range(0, 1 if order == 2 else width, channels):
+                table.append([order, self.row_of[s], 1 if order == 2 else width, f, min(f + channels, width)])
+                stream_of.append(s)
+            ranges.append([first, len(table)])
+        return table, stream_of, ranges
+
+    def _overlap_rows(self, s: int) -> tuple[int, int, int, int, int]:
+        """Of stream s: places of Q, K, q, k in θ (−1 where there is none), and the count of their rows."""
+        q, k, q_bias, k_bias = (self.at.get(f"overlaps.{s}.{name}", -1) for name in "QKqk")
+        order = self.config.orders[s]
+        return q, k, q_bias, k_bias, self.config.layers * (order - 1) * self.config.width(order)
+
+    def prepare_tasks(self, rows: int, copy: int) -> list[list[int]]:
+        tasks = []
+        size = self.config.basis_size
+        for s, order in enumerate(self.config.orders):
+            q, k, q_bias, k_bias, count = self._overlap_rows(s)
+            width = self.config.width(order)
+            step = width if order == 2 else rows
+            for f in range(0, count, step):
+                row = self.row_of[s] + (f // width if order == 2 else f)
+                tasks.append(
+                    [int(order == 2), q + f * size, k + f * size, q_bias + f, k_bias + f, row,
+                     self.constant_of[s] + f, min(step, count - f)]
+                )  # fmt: skip
+        to = 0
+        for name in ("W", "hidden.weight"):
+            for first in range(0, self.size(name), copy):
+                length = min(copy, self.size(name) - first)
+                tasks.append([2, self.at[name] + first, to + first, 0, 0, 0, 0, length])
+            to += self.size(name)
+        return tasks
+
+    def unfold_tasks(self, rows: int) -> list[list[int]]:
+        tasks = []
+        size = self.config.basis_size
+        for s, order in enumerate(self.config.orders):
+            q, k, q_bias, k_bias, count = self._overlap_rows(s)
+            width = self.config.width(order)
+            for first in range(0, count, width):  # a block never crosses from one module to the next
+                for f in range(first, first + width, rows):
+                    row = self.row_of[s] + (f // width if order == 2 else f)
+                    tasks.append(
+                        [q + f * size, k + f * size, q_bias + f, k_bias + f, row, int(order != 2),
+                         self.constant_of[s] + f, min(rows, first + width - f)]
+                    )  # fmt: skip
+        return tasks
+
+    def weight_tasks(self, work: dict[str, int], count: int, rows: int, columns: int) -> list[list[int]]:
+        """Tasks of `weights_kernel`; `work` are the places of the feature buffers, `count` is B · N."""
+        c, h = self.config, self.hidden
+        s, layers, v = len(c.orders), c.layers, c.features
+        tasks = []
+        for stream in range(s):
+            for layer in range(layers):
+                a = (stream * layers + layer) * count * v
+                b = (stream * (layers + 1) + layer) * count * v
+                for o, i in _tiles(v, v, rows, columns):
+                    to = self.at["W"] + ((stream * layers + layer) * v + o) * v + i
+                    bias = self.at["b"] + (stream * layers + layer) * v + o if i == 0 else -1
+                    tasks.append(
+                        [1, work["u_hat"] + a + o, work["u_bar"] + a + o, v, work["v"] + b + i,
+                         work["v_dot"] + b + i, v, min(rows, v - o), min(columns, v - i), to, v, bias]
+                    )  # fmt: skip
+            b = (stream * (layers + 1) + layers) * count * v
+            for o, i in _tiles(h, v, rows, columns):
+                to = self.at["hidden.weight"] + o * s * v + stream * v + i
+                bias = self.at["hidden.bias"] + o if stream == 0 and i == 0 else -1
+                tasks.append(
+                    [0, work["hidden_hat"] + o, work["hidden_bar"] + o, h, work["v"] + b + i,
+                     work["v_dot"] + b + i, v, min(rows, h - o), min(columns, v - i), to, s * v, bias]
+                )  # fmt: skip
+        for i in range(0, h, columns):
+            to = self.at["output.weight"]
+            tasks.append([2, 0, 0, 0, i, 0, 0, 0, min(columns, h - i), to, 0, -1])
+        for element in range(len(c.elements)):
+            to = self.at["embedding"] + element * v
+            for i in range(0, v, columns):
+                tasks.append([3, element, 0, 0, i, 0, 0, 0, min(columns, v - i), to, 0, -1])
+        return tasks
+
+
+class Call:
+    """A call's tensors, in the form the kernels want them."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        index: Tensor,
+        parameters: Parameters,
+        numbers: Tensor,
+        positions: Tensor,
+        gather: Tensor | None,
+    ) -> None:
+        """`index` (M, B) is for calls that do not gather."""
+        self.theta = flat(parameters, layout)
+        # A stride of zero tells the compiler that rows are aligned.
+        self.theta_stride = self.theta.stride(0) if len(self.theta) > 1 else 0
+        self.mu = parameters["mu"].contiguous()
+        self.elements = parameters["elements"].contiguous()
+        self.shift = parameters["softplus_shift"].contiguous()
+        self.numbers, self.positions = numbers.contiguous(), positions.contiguous()
+        self.index = index if gather is None else gather
+        self.count = numbers.shape[1]
+        if self.index.shape != index.shape or (gather is None and numbers.shape[:2] != index.shape):
+            raise ValueError(f"This program is for {tuple(index.shape)} members and structures.")
+
+
+def flat(parameters: Parameters, layout: Layout) -> Tensor:
+    """θ (M, n): the matrix the parameters are views of, or a copy if they are not."""
+    first = parameters[next(iter(layout.at))]
+    start, stride = first.storage_offset(), first.stride(0)
+    views = all(
+        p.data_ptr() == first.data_ptr() + 4 * at and p.stride(0) == stride and p[0].is_contiguous()
+        for p, at in ((parameters[name], at) for name, at in layout.at.items())
+    )
+    if views and (stride >= layout.parameters or len(first) == 1):
+        return first.as_strided((len(first), layout.parameters), (stride, 1), start)
+    return torch.cat([parameters[name].reshape(len(first), -1) for name in layout.at], 1)
+
+
+class aside:
+    """Run launches on a second stream, after all that went before on the current one."""
+
+    def __init__(self, stream: torch.cuda.Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
+            self.context = torch.cuda.stream(self.stream)
+            self.context.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        if self.stream is not None:
+            self.context.__exit__(*error)
+
+
+def _tiles(rows: int, columns: int, by: int, across: int) -> Iterator[tuple[int, int]]:
+    return ((o, i) for o in range(0, rows, by) for i in range(0, columns, across))
