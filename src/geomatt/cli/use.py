@@ -110,7 +110,7 @@ def evaluate(
 
     loaded = _load(model, device, dtype)
     dataset = _read(data, energy_unit, length_unit, keys)
-    folder = model if model.is_dir() else model.parent
+    folder = model if model.is_dir() else model.parent if model.is_file() else Path()  # a shipped model: here
     name = Path(data).stem
     json_path = require_writable(json_file or folder / f"evaluate_{name}.json")
     plot_path = require_writable(plot_file or folder / f"parity_{name}.png")

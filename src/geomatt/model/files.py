@@ -25,6 +25,7 @@ from geomatt.model.config import ModelConfig
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Committee, Potential
+from geomatt.model.zoo import find_shipped, unknown_name_hint
 
 FORMAT = 1
 HEADER_KEY = "geomatt"
@@ -58,13 +59,16 @@ def load(
     device: torch.device | str = "cpu",
     dtype: torch.dtype | str | None = None,
 ) -> Potential | Committee:
-    """A potential from its file, or a run's directory: its model, or its members as a committee.
+    """A potential from its file, a shipped one by its name, or a run's directory: its model or committee.
 
+    Names are those `geomatt models` lists, such as md17/aspirin or md17/aspirin:fast.
     `dtype` is the precision to run in, "float32" or "float64"; by default the one the model was saved in.
     """
     target = Path(path)
     if target.is_dir():
         return _load_directory(target, device, dtype)
+    if not target.exists():
+        target = find_shipped(target.as_posix()) or target
     return load_file(target, device, dtype)
 
 
@@ -200,7 +204,7 @@ def _read_bytes(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError as error:
         hint = (
-            " No model of that name ships with this version: train one, or give the path of a model file."
+            f" No model of that name ships with this version. {unknown_name_hint()}"
             if not path.suffix and not path.is_absolute()
             else " Check the path; a training run leaves its model as RUN/model.safetensors."
         )

@@ -87,5 +87,5 @@ def _precision(value: Mapping[str, Any], path: Path) -> Path:
         axis.set_ylim(0.0, 1.05)
         axis.spines[["top", "right"]].set_visible(False)
         axis.text(1.0, 1.02, "dashed: 1 / distance", transform=axis.transAxes, ha="right", color=INK)
-        axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.45), ncols=3)
+        figure.legend(loc="outside lower center", ncols=3)
         return save_figure(figure, path)

@@ -1,0 +1,79 @@
+"""`geomatt models`: the trained models that come with the package."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from geomatt.cli.console import output
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: geomatt models")(models)
+
+
+def models(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print what the files say as JSON instead.")
+    ] = False,
+) -> None:
+    """List the trained models that come with geomatt: errors, data, licence, and how they were made."""
+    from rich.table import Table
+
+    from geomatt.model.zoo import HOW_TO_MAKE, shipped_models
+
+    found = shipped_models()
+    if as_json:
+        print(json.dumps({model.name: dict(model.header) for model in found}, indent=2))
+        return
+    if not found:
+        output.print(
+            f"No models ship with this version. Make them with: {HOW_TO_MAKE}\n"
+            "They are then in runs/reproduce/models; load one by its path.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
+    table = Table(title="Models that come with geomatt", title_justify="left")
+    for heading in ("name", "energy MAE", "force MAE", "test frames", "trained on", "epochs"):
+        table.add_column(heading, justify="left" if heading in ("name", "trained on") else "right")
+    notes: dict[str, None] = {}
+    for model in found:
+        record = model.record
+        test, data = record.get("test", {}), record.get("data", {})
+        table.add_row(
+            model.name,
+            _number(test.get("energy_mae")),
+            _number(test.get("force_mae")),
+            str(test.get("frames", "–")),
+            _data(data, record),
+            str(record.get("epochs", "–")),
+        )
+        unit = test.get("unit", "eV")
+        notes[f"Errors in {unit} and {unit}/Å, on frames the model has not seen."] = None
+        notes[f"Data: {record.get('licence', 'licence not stated')}."] = None
+        notes[
+            f"Made with {record.get('made_by', 'an unknown command')} (geomatt {record.get('geomatt', '?')}, "
+            f"commit {str(record.get('commit'))[:10]}, {record.get('hardware', '?')})."
+        ] = None
+    output.print(table)
+    output.print("\n".join(notes), highlight=False, soft_wrap=True)
+    output.print(
+        f'next: geomatt info {found[0].name}; in Python geomatt.load("{found[0].name}")',
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+def _number(value: Any) -> str:
+    return "–" if value is None else f"{value:.3f}"
+
+
+def _data(data: dict[str, Any], record: Any) -> str:
+    """Name and hash of the data, and how many frames trained and validated."""
+    frames = len(record.get("trained_frames", ()))
+    fingerprint = str(data.get("fingerprint", ""))[:8]
+    return f"{frames} frames of {data.get('name') or 'unnamed data'} ({fingerprint})"

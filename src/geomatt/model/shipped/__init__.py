@@ -1,0 +1,1 @@
+"""Model files that ship with the package, by collection: md17/aspirin.safetensors. See `model/zoo.py`."""

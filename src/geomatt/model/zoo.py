@@ -1,0 +1,82 @@
+"""The trained models that ship with the package, by name: `geomatt.load("md17/aspirin")`.
+
+All that is said about them is read from their files: who trains a new one has nothing else to edit.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from geomatt.errors import GeomAttError
+
+HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
+
+
+@dataclass(frozen=True)
+class Shipped:
+    """A model that ships: its name, its file and what the file says."""
+
+    name: str  # md17/aspirin, or md17/aspirin:fast
+    path: Path
+    header: Mapping[str, Any]
+
+    @property
+    def record(self) -> Mapping[str, Any]:
+        record: Mapping[str, Any] = self.header.get("record", {})
+        return record
+
+
+def shipped_folder() -> Path:
+    """Where the package keeps its models."""
+    return Path(str(files("geomatt.model.shipped")))
+
+
+def shipped_models(folder: Path | None = None) -> list[Shipped]:
+    """Every model that ships, in the order of their names."""
+    root = folder or shipped_folder()
+    found = [
+        Shipped(_model_name(path.relative_to(root)), path, _header(path))
+        for path in sorted(root.glob("*/*.safetensors"))
+    ]
+    return sorted(found, key=lambda model: model.name)
+
+
+def find_shipped(name: str, folder: Path | None = None) -> Path | None:
+    """The file of the model called `name` (any case; `:paper` may be said or left out), or None."""
+    collection, _, model = name.strip().lower().partition("/")
+    molecule, _, recipe = model.partition(":")
+    if not molecule or any(part in ("..", ".") or "/" in part for part in (collection, molecule, recipe)):
+        return None
+    suffix = "" if recipe in ("", "paper") else f"-{recipe}"
+    path = (folder or shipped_folder()) / collection / f"{molecule}{suffix}.safetensors"
+    return path if path.is_file() else None
+
+
+def unknown_name_hint() -> str:
+    """What to tell who asked for a model that does not ship."""
+    names = [model.name for model in shipped_models()]
+    if not names:
+        return f"None do: make them with {HOW_TO_MAKE}, or give the path of a model file."
+    return f"These do: {', '.join(names)}. Or give the path of a model file."
+
+
+def _model_name(path: Path) -> str:
+    """md17/aspirin-fast.safetensors is md17/aspirin:fast."""
+    molecule, _, recipe = path.stem.partition("-")
+    return f"{path.parent.as_posix()}/{molecule}" + (f":{recipe}" if recipe else "")
+
+
+def _header(path: Path) -> dict[str, Any]:
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header: dict[str, Any] = json.loads((file.metadata() or {})["geomatt"])
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        raise GeomAttError(f"{path} is not a model file ({error}). Reinstall geomatt.") from error
+    return header
