@@ -1,100 +1,122 @@
 """The paper's recursion F^(k)(i,j) = Σ_m F^(k−1)(i,m) ∘ F²(m,j), with its derivatives, written out.
 
-A chain has J = k − 1 overlap modules X_1 … X_J, tensors (B, N, N, F) that are symmetric in the atoms, and
+A chain has J = k − 1 overlap modules X_1 … X_J, tensors (R, N, N, F) that are symmetric in the atoms, and
 α = Σ_f X_1 X_2 … X_J (matrix products per channel f). Notation used below:
 
     prefix_j = X_1 … X_j         suffix_j = ᾱ X_J … X_{j+1}     (the adjoint of prefix_j)
     bar = ∂E/∂(...)              dot = derivative along a direction           hat = w · bar − dot of bar
 
 Because every X is symmetric, its adjoint is needed only up to transposition, and the first and the last
-product of a chain become plain matrix products between rows i and columns (m, f).
+product of a chain become plain matrix products between rows i and columns (m, f). The products in between,
+which only orders from 4 on have, are made per channel on copies with the channels in front: (R · F, N, N).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-Modules = list[Tensor]  # J tensors (B, N, N, F)
+Modules = list[Tensor]  # J tensors (R, N, N, F)
 
 
-def attention(x: Modules) -> tuple[Tensor, Modules]:
-    """α (B, N, N), and the prefixes up to J − 1."""
-    prefix = x[:1]
-    for step in x[1:-1]:
-        prefix.append(_product(prefix[-1], step))
-    return (x[0].squeeze(-1) if len(x) == 1 else _last(prefix[-1], x[-1])), prefix
+@dataclass
+class Chain:
+    """The modules of a chain (or their tangents) with the partial products that derivatives reuse."""
+
+    modules: Modules
+    inner: list[Tensor]  # X_1 … X_{J−1}, channels in front; empty for J < 3
+    prefix: list[Tensor]  # prefix_1 … prefix_{J−1}, channels in front; empty for J < 3
+    left: Tensor  # prefix_{J−1} as (R, N, N, F): all but the last module
 
 
-def attention_dot(x: Modules, x_dot: Modules, prefix: Modules) -> tuple[Tensor, Modules]:
-    """dα/dt (B, N, N), and the tangents of the prefixes."""
+def attention(x: Modules) -> tuple[Tensor, Chain]:
+    """α (R, N, N), and the chain."""
     if len(x) == 1:
-        return x_dot[0].squeeze(-1), x_dot
-    prefix_dot = x_dot[:1]
-    for j in range(1, len(x) - 1):
-        prefix_dot.append(_product(prefix_dot[-1], x[j]) + _product(prefix[j - 1], x_dot[j]))
-    left, right = _rows(prefix[-1]), _rows(x_dot[-1])
-    return torch.baddbmm(_last(prefix_dot[-1], x[-1]), left, right.mT), prefix_dot
+        return x[0].squeeze(-1), Chain(x, [], [], x[0])
+    if len(x) == 2:
+        return torch.bmm(_rows(x[0]), _rows(x[1]).mT), Chain(x, [], [], x[0])
+    inner = [_channels_first(module) for module in x[:-1]]
+    prefix = inner[:1]
+    for module in inner[1:]:
+        prefix.append(torch.bmm(prefix[-1], module))
+    left = _channels_last(prefix[-1], x[0])
+    return torch.bmm(_rows(left), _rows(x[-1]).mT), Chain(x, inner, prefix, left)
 
 
-def adjoints(x: Modules, prefix: Modules, alpha_bar: Tensor) -> tuple[Modules, Modules]:
-    """∂E/∂X_j (up to transposition) from ᾱ (B, N, N), and the suffixes 1 … J − 1."""
+def attention_dot(chain: Chain, x_dot: Modules) -> tuple[Tensor, Chain]:
+    """dα/dt (R, N, N), and the tangents of the chain."""
+    if len(x_dot) == 1:
+        return x_dot[0].squeeze(-1), Chain(x_dot, [], [], x_dot[0])
+    inner: list[Tensor] = []
+    prefix: list[Tensor] = []
+    left = x_dot[0]
+    if len(x_dot) > 2:
+        inner = [_channels_first(module) for module in x_dot[:-1]]
+        prefix = inner[:1]
+        for j in range(1, len(inner)):
+            moved = torch.bmm(prefix[-1], chain.inner[j])
+            prefix.append(torch.baddbmm(moved, chain.prefix[j - 1], inner[j]))
+        left = _channels_last(prefix[-1], x_dot[0])
+    alpha_dot = torch.bmm(_rows(left), _rows(chain.modules[-1]).mT)
+    alpha_dot = torch.baddbmm(alpha_dot, _rows(chain.left), _rows(x_dot[-1]).mT)
+    return alpha_dot, Chain(x_dot, inner, prefix, left)
+
+
+def adjoints(chain: Chain, alpha_bar: Tensor) -> tuple[Modules, list[Tensor]]:
+    """∂E/∂X_j (up to transposition) from ᾱ (R, N, N), and suffix_1 … suffix_{J−1}, channels in front."""
+    x = chain.modules
     if len(x) == 1:
         return [alpha_bar[..., None]], []
-    bars = [_left(alpha_bar.mT, prefix[-1])]
-    suffix = [_left(alpha_bar, x[-1])]
+    bars = [_left(alpha_bar.mT, chain.left)]
+    if len(x) == 2:
+        return [_left(alpha_bar, x[-1]), *bars], []
+    suffix = [_channels_first(_left(alpha_bar, x[-1]))]
     for j in range(len(x) - 2, 0, -1):
-        bars.append(_transposed_product(suffix[-1], prefix[j - 1]))
-        suffix.append(_product(suffix[-1], x[j]))
-    bars.append(suffix[-1])
+        bars.append(_channels_last(torch.bmm(suffix[-1].mT, chain.prefix[j - 1]), x[0]))
+        suffix.append(torch.bmm(suffix[-1], chain.inner[j]))
+    bars.append(_channels_last(suffix[-1], x[0]))
     return bars[::-1], suffix[::-1]
 
 
-def hats(
-    x: Modules,
-    x_dot: Modules,
-    prefix: Modules,
-    prefix_dot: Modules,
-    suffix: Modules,
-    alpha_bar: Tensor,
-    alpha_hat: Tensor,
-) -> Modules:
+def hats(chain: Chain, dot: Chain, suffix: list[Tensor], alpha_bar: Tensor, alpha_hat: Tensor) -> Modules:
     """w ∂E/∂X_j − d/dt ∂E/∂X_j (up to transposition); the product rule applied to `adjoints`."""
+    x, x_dot = chain.modules, dot.modules
     if len(x) == 1:
         return [alpha_hat[..., None]]
-    result = [_left_difference(alpha_hat.mT, prefix[-1], alpha_bar.mT, prefix_dot[-1])]
-    suffix_hat = _left_difference(alpha_hat, x[-1], alpha_bar, x_dot[-1])
+    result = [_left_difference(alpha_hat.mT, chain.left, alpha_bar.mT, dot.left)]
+    last = _left_difference(alpha_hat, x[-1], alpha_bar, x_dot[-1])
+    if len(x) == 2:
+        return [last, *result]
+    suffix_hat = _channels_first(last)
     for j in range(len(x) - 2, 0, -1):
-        result.append(
-            _transposed_product(suffix_hat, prefix[j - 1]) - _transposed_product(suffix[j], prefix_dot[j - 1])
-        )
-        suffix_hat = _product(suffix_hat, x[j]) - _product(suffix[j], x_dot[j])
-    result.append(suffix_hat)
+        hat = torch.bmm(suffix_hat.mT, chain.prefix[j - 1])
+        hat = torch.baddbmm(hat, suffix[j].mT, dot.prefix[j - 1], alpha=-1.0)
+        result.append(_channels_last(hat, x[0]))
+        suffix_hat = torch.bmm(suffix_hat, chain.inner[j])
+        suffix_hat = torch.baddbmm(suffix_hat, suffix[j], dot.inner[j], alpha=-1.0)
+    result.append(_channels_last(suffix_hat, x[0]))
     return result[::-1]
 
 
 def _rows(a: Tensor) -> Tensor:
-    """(B, N, N, F) as matrices with rows i and columns (m, f)."""
+    """(R, N, N, F) as matrices with rows i and columns (m, f)."""
     return a.flatten(2)
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    """Σ_m a(i,m) ∘ b(m,j)."""
-    return torch.einsum("bimf,bmjf->bijf", a, b).contiguous()
+def _channels_first(a: Tensor) -> Tensor:
+    """From (R, N, N, F) to (R · F, N, N)."""
+    return a.permute(0, 3, 1, 2).flatten(0, 1).contiguous()
 
 
-def _transposed_product(a: Tensor, b: Tensor) -> Tensor:
-    """Σ_i a(i,m) ∘ b(i,j)."""
-    return torch.einsum("bimf,bijf->bmjf", a, b).contiguous()
-
-
-def _last(a: Tensor, b: Tensor) -> Tensor:
-    """Σ_f Σ_m a(i,m)_f b(m,j)_f for symmetric b."""
-    return torch.bmm(_rows(a), _rows(b).mT)
+def _channels_last(a: Tensor, like: Tensor) -> Tensor:
+    """From (R · F, N, N) to (R, N, N, F)."""
+    return a.unflatten(0, (like.shape[0], like.shape[3])).permute(0, 2, 3, 1).contiguous()
 
 
 def _left(matrix: Tensor, a: Tensor) -> Tensor:
-    """Σ_i matrix(j,i) a(i,m)_f: one matrix (B, N, N) applied to all channels."""
+    """Σ_i matrix(j,i) a(i,m)_f: one matrix (R, N, N) applied to all channels."""
     return torch.bmm(matrix, _rows(a)).view(a.shape)
 
 

@@ -3,7 +3,7 @@
 The numbers are those of `GeometricAttention`; the work is less, for these reasons:
 
 * Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`fold`).
-  An extra column of Φ̂ that is one on real pairs carries the bias and the padding mask.
+  `pair_functions` evaluates them.
 * For k = 2 the sum over f is taken before the product: one function of the distance per layer.
 * α never depends on v: all layers and streams of α come first, then the streams run side by side.
 * The overlaps are symmetric matrices, so the first and the last product of a chain are plain matrix
@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,6 +31,7 @@ from torch.nn import functional
 
 from geomatt.model import chain
 from geomatt.model.config import ModelConfig
+from geomatt.model.pair_functions import AllPairs, Channels, SortedPairs
 
 Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
 
@@ -42,11 +44,9 @@ class Forward:
     numbers: Tensor  # (M, B, N)
     one_hot: Tensor  # (M, B·N, elements)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
-    phi: Tensor  # (M, B·N·N, L'), basis functions and, in column L, one on real pairs
-    phi_slope: Tensor  # (M, B·N·N, L'), derivative by the distance
-    overlap: list[list[Tensor]]  # [stream][module] (R, N, N, F)
-    slope: list[list[Tensor]]  # the same, derivative by the distance
-    prefix: list[list[Tensor]]  # [stream], partial products of the chain
+    pairs: AllPairs | SortedPairs
+    slope: Any  # derivatives of the overlaps by the distance, as `pairs` keeps them
+    chains: list[chain.Chain]  # [stream]
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
     v: list[Tensor]  # [layer] (S·M, B·N, V), the features that enter a layer, and last those that leave
     u: list[Tensor]  # [layer] (S·M, B·N, V), (Δd / N_S) (W v + b)
@@ -63,7 +63,7 @@ class Adjoints:
     g: list[Tensor]  # [layer] by the features that leave it
     u: list[Tensor]  # [layer]
     alpha: list[Tensor]  # [stream] (R, N, N)
-    overlap: list[list[Tensor]]  # [stream][module] (R, N, N, F)
+    overlap: Any  # as `pairs` collects them
     suffix: list[list[Tensor]]
 
 
@@ -74,17 +74,26 @@ class DenseProgram:
         self.config = config
         self.streams, self.layers, self.width = len(config.orders), config.layers, config.features
         self.scale = config.spacing / self.streams
-        self.columns = -(-(config.basis_size + 1) // 4) * 4  # L': aligned rows are faster
+        self.channels = Channels(config)
 
     # ---- energies -----------------------------------------------------------------------------------
 
-    def forward(self, p: Parameters, numbers: Tensor, positions: Tensor, slopes: bool = True) -> Forward:
-        """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted."""
-        direction, phi, phi_slope = self._geometry(p, numbers, positions)
-        folded = [self._fold(p, s) for s in range(self.streams)]
-        overlap = [self._overlaps(s, a, phi, numbers) for s, a in enumerate(folded)]
-        slope = [self._overlaps(s, a, phi_slope, numbers) for s, a in enumerate(folded)] if slopes else []
-        chains = [chain.attention(x) for x in overlap]
+    def forward(
+        self,
+        p: Parameters,
+        numbers: Tensor,
+        positions: Tensor,
+        slopes: bool = True,
+        folded: Tensor | None = None,
+    ) -> Forward:
+        """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted.
+
+        `folded` saves folding the same parameters again.
+        """
+        direction, pairs = self._pairs(p, numbers, positions)
+        a = self.fold(p) if folded is None else folded
+        slope = pairs.slopes(a) if slopes else None
+        chains = [chain.attention(x) for x in pairs.overlaps(a)]
         alpha = self._by_layer([a for a, _ in chains])
 
         one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype).flatten(1, 2)
@@ -101,29 +110,26 @@ class DenseProgram:
         energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
         atomic = energy.view(numbers.shape) * (numbers > 0)
         return Forward(
-            p, numbers, one_hot, direction, phi, phi_slope, overlap, slope,
-            [prefix for _, prefix in chains], alpha, vs, us, x, hidden, atomic,
+            p, numbers, one_hot, direction, pairs, slope,
+            [c for _, c in chains], alpha, vs, us, x, hidden, atomic,
         )  # fmt: skip
 
-    def _geometry(self, p: Parameters, numbers: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Directions, basis functions and their slopes for all pairs."""
-        members, _, atoms = numbers.shape
+    def _pairs(
+        self, p: Parameters, numbers: Tensor, positions: Tensor
+    ) -> tuple[Tensor, AllPairs | SortedPairs]:
+        """Directions between atoms, and the functions of their distances."""
+        atoms = numbers.shape[2]
         r = positions.reshape(-1, atoms, 3)
         difference = r[:, :, None] - r[:, None]  # (M·B, N, N, 3)
         squared = difference.square().sum(-1)
         apart = squared > 0
         inverse = torch.where(apart, torch.rsqrt(torch.where(apart, squared, 1.0)), 0.0)
-        distance = (squared * inverse).view(members, -1, 1)
         mask = (numbers > 0).view(-1, atoms)
-        real = (mask[:, :, None] & mask[:, None]).view(members, -1, 1)
-        # The extra columns get a far-away centre, so their functions vanish; column L becomes the mask.
-        mu = functional.pad(p["mu"], (0, self.columns - self.config.basis_size), value=1e6)[:, None]
-        offset = distance - mu  # (M, P, L')
-        exponent = self.config.gamma * offset.square()
-        phi = torch.where((exponent < 40.0) & real, torch.exp(-exponent), 0.0)
-        phi_slope = (-2.0 * self.config.gamma) * offset * phi
-        phi[..., self.config.basis_size] = real[..., 0].to(phi.dtype)
-        return difference * inverse[..., None], phi, phi_slope
+        real = mask[:, :, None] & mask[:, None]
+        alone_on_cpu = len(numbers) == 1 and positions.device.type == "cpu"
+        kind = SortedPairs if alone_on_cpu else AllPairs
+        pairs = kind(self.config, self.channels, p["mu"], squared * inverse, real)
+        return difference * inverse[..., None], pairs
 
     def _constant(self, p: Parameters, s: int) -> Tensor:
         """Q Φ̂(0) + q, (M, layers, k − 1, F)."""
@@ -137,31 +143,19 @@ class DenseProgram:
 
     def _weight(self, p: Parameters, s: int) -> Tensor:
         """K with k as column L, (M, layers, k − 1, F, L')."""
-        k, pad = p[f"overlaps.{s}.K"], self.columns - self.config.basis_size
+        k, pad = p[f"overlaps.{s}.K"], self.channels.columns - self.config.basis_size
         if self.config.bias:
             k, pad = torch.cat([k, p[f"overlaps.{s}.k"][..., None]], -1), pad - 1
         return functional.pad(k, (0, pad))
 
-    def _fold(self, p: Parameters, s: int) -> Tensor:
-        """The overlap functions as matrices A with F²(d) = A Φ̂(d): (groups, M, F, L').
-
-        A group is a module and a layer; for k = 2 there is one group, and F runs over the layers.
-        """
-        a = self._constant(p, s)[..., None] * self._weight(p, s)
-        if self.config.orders[s] == 2:
-            return a.sum(3).movedim(2, 0)
-        return a.permute(2, 1, 0, 3, 4).flatten(0, 1)
-
-    def _overlaps(self, s: int, folded: Tensor, phi: Tensor, numbers: Tensor) -> list[Tensor]:
-        """The pair matrices of one stream, one (R, N, N, F) per module."""
-        pairs = (-1, numbers.shape[2], numbers.shape[2])
-        if folded.shape[1] == 1:
-            x = torch.bmm(phi.expand(len(folded), -1, -1), folded[:, 0].mT)  # (groups, P, F)
-        else:
-            x = torch.stack([torch.bmm(phi, a.mT).flatten(0, 1) for a in folded])
-        if self.config.orders[s] == 2:
-            return [x[0].mT.reshape(*pairs, 1)]
-        return [module.view(*pairs, x.shape[-1]) for module in x.chunk(self.config.orders[s] - 1)]
+    def fold(self, p: Parameters) -> Tensor:
+        """The overlap functions of all streams as one matrix A with F²(d) = A Φ̂(d): (M, C, L')."""
+        parts = []
+        for s, order in enumerate(self.config.orders):
+            a = self._constant(p, s)[..., None] * self._weight(p, s)
+            a = a.sum(3).transpose(1, 2) if order == 2 else a.transpose(1, 2)  # (M, k − 1, layers, ...)
+            parts.append(a.reshape(len(a), -1, a.shape[-1]))
+        return torch.cat(parts, 1)
 
     def attention(self, f: Forward) -> list[list[Tensor]]:
         """α[stream][layer] (B, N, N), for one member."""
@@ -183,20 +177,14 @@ class DenseProgram:
             if layer:
                 g = torch.baddbmm(g, us[-1], self._w(f.parameters, layer), alpha=self.scale)
         alpha = self._stream_first(alphas[::-1])
-        pairs = [chain.adjoints(x, c, a) for x, c, a in zip(f.overlap, f.prefix, alpha, strict=True)]
-        return Adjoints(hidden, gs[::-1], us[::-1], alpha, [b for b, _ in pairs], [s for _, s in pairs])
+        pairs = [chain.adjoints(c, a) for c, a in zip(f.chains, alpha, strict=True)]
+        overlap = f.pairs.collect([bars for bars, _ in pairs])
+        return Adjoints(hidden, gs[::-1], us[::-1], alpha, overlap, [suffix for _, suffix in pairs])
 
     def forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""
-        members, batch, atoms = f.numbers.shape
-        by_distance = sum(
-            (bar * slope).view(self.layers, -1, atoms, atoms, bar.shape[-1]).sum((0, -1))
-            for bars, slopes in zip(a.overlap, f.slope, strict=True)
-            for bar, slope in zip(bars, slopes, strict=True)
-        )  # (M·B, N, N)
-        assert isinstance(by_distance, Tensor)
-        both = by_distance + by_distance.mT
-        return -(both[..., None] * f.direction).sum(2).view(members, batch, atoms, 3)
+        both = f.pairs.by_distance(a.overlap, f.slope)  # (M·B, N, N)
+        return -(both[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
 
     # ---- gradient of a loss -------------------------------------------------------------------------
 
@@ -209,25 +197,17 @@ class DenseProgram:
         atoms = f.numbers.shape[2]
         r_dot = by_forces.reshape(-1, atoms, 3)
         d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)
-        overlap_dot = [
-            [(d_dot[..., None] * x.view(self.layers, *d_dot.shape, -1)).flatten(0, 1) for x in stream]
-            for stream in f.slope
-        ]
-        chains = [
-            chain.attention_dot(x, dot, prefix)
-            for x, dot, prefix in zip(f.overlap, overlap_dot, f.prefix, strict=True)
-        ]
+        overlap_dot = f.pairs.tangents(f.slope, d_dot)
+        dots = [chain.attention_dot(c, x_dot) for c, x_dot in zip(f.chains, overlap_dot, strict=True)]
         grads: dict[str, Tensor] = {}
-        alpha_hat = self._stream_gradients(f, a, by_energy, self._by_layer([d for d, _ in chains]), grads)
-        phi_dot = d_dot.reshape(*f.phi.shape[:2], 1) * f.phi_slope
-        for s, x in enumerate(f.overlap):
-            hats = chain.hats(
-                x, overlap_dot[s], f.prefix[s], chains[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]
-            )
-            by_folded = [
-                self._by_folded(hat, bar, f.phi, phi_dot) for hat, bar in zip(hats, a.overlap[s], strict=True)
-            ]
-            self._unfold(f.parameters, s, torch.stack(by_folded), grads)
+        alpha_hat = self._stream_gradients(f, a, by_energy, self._by_layer([d for d, _ in dots]), grads)
+        hats = [
+            chain.hats(c, dots[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]) for s, c in enumerate(f.chains)
+        ]
+        by_a = f.pairs.gradient(hats, a.overlap, d_dot)
+        for s, (start, modules, width) in enumerate(self.channels.streams):
+            part = by_a[:, start : start + modules * self.layers * width]
+            self._unfold(f.parameters, s, part.unflatten(1, (modules, self.layers, width)), grads)
         return grads
 
     def _stream_gradients(
@@ -275,15 +255,9 @@ class DenseProgram:
         grads["embedding"] = f.one_hot.mT @ g_hat.view(self.streams, *f.x.shape[:2], -1).sum(0)
         return self._stream_first(alpha_hats[::-1])
 
-    def _by_folded(self, hat: Tensor, bar: Tensor, phi: Tensor, phi_dot: Tensor) -> Tensor:
-        """∂loss/∂A of one module, (layers, M, F, L')."""
-        shape = (self.layers, phi.shape[0], phi.shape[1], hat.shape[-1])
-        pairs = zip(hat.view(shape), bar.view(shape), strict=True)
-        return torch.stack([torch.baddbmm(h.mT @ phi, b.mT, phi_dot, alpha=-1.0) for h, b in pairs])
-
     def _unfold(self, p: Parameters, s: int, by_folded: Tensor, grads: dict[str, Tensor]) -> None:
-        """From ∂loss/∂A (k − 1, layers, M, F, L') to Q, q, K and k; for k = 2 one A serves all f."""
-        by_a = by_folded.permute(2, 1, 0, 3, 4)  # (M, layers, k − 1, F, L')
+        """From ∂loss/∂A (M, k − 1, layers, F, L') to Q, q, K and k; for k = 2 one A serves all f."""
+        by_a = by_folded.transpose(1, 2)  # (M, layers, k − 1, F, L')
         constant, size = self._constant(p, s), self.config.basis_size
         by_weight = constant[..., None] * by_a
         by_constant = (by_a * self._weight(p, s)).sum(-1)
