@@ -288,10 +288,10 @@ class FusedProgram:
         buffer, at = self.buffer, self.layout.at
         streams.forward_kernel[self._stream_grid](
             call.numbers, call.index, call.elements, call.count, call.theta, call.theta_stride, self.w_high,
-            self.w_low, self.w_count, self.parts, self.ranges, self.alpha, buffer["v"], buffer["u"],
-            buffer["hidden_part"], self.work.shape[1], self.layout.scale, self.rows,
+            self.w_low, self.w_count, self.parts, self.chunks, self.ranges, self.alpha, buffer["v"],
+            buffer["u"], buffer["hidden_part"], self.work.shape[1], self.layout.scale, self.rows,
             AT_EMBEDDING=at["embedding"], AT_B=at["b"], AT_HIDDEN=self.layout.size("W"),
-            ELEMENTS=len(self.config.elements), CHUNKS=self.chunks, G=self.tune["group"], **self._stream,
+            ELEMENTS=len(self.config.elements), G=self.tune["group"], **self._stream,
             PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
         )  # fmt: skip
 
@@ -322,10 +322,10 @@ class FusedProgram:
     def run_tangent(self, call: Call) -> None:
         buffer = self.buffer
         streams.tangent_kernel[self._stream_grid](
-            self.w_high, self.w_low, self.w_count, self.parts, self.ranges, self.alpha, self.alpha_dot,
-            buffer["u"], buffer["v_dot"], buffer["u_dot"], buffer["hidden_part"], self.work.shape[1],
+            self.w_high, self.w_low, self.w_count, self.parts, self.chunks, self.ranges, self.alpha,
+            self.alpha_dot, buffer["u"], buffer["v_dot"], buffer["u_dot"], buffer["hidden_part"], self.work.shape[1],
             self.layout.scale, self.rows,
-            AT_HIDDEN=self.layout.size("W"), CHUNKS=self.chunks, G=self.tune["group"], **self._stream,
+            AT_HIDDEN=self.layout.size("W"), G=self.tune["group"], **self._stream,
             PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
         )  # fmt: skip
 
@@ -369,7 +369,7 @@ class FusedProgram:
 
     @property
     def _chain_grid(self) -> tuple[int, int]:
-        return self.chunks, self.rows
+        return self.rows, self.chunks
 
     @property
     def _stream(self) -> dict[str, int]:

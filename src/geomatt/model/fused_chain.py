@@ -97,7 +97,7 @@ def alpha_kernel(
     LAYERS: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Partial sums of α = Σ_f X_1 … X_J over the channels of a chunk."""
-    chunk, r = tl.program_id(0), tl.program_id(1)
+    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
     layer, mb = r % LAYERS, r // LAYERS
     order, row, width = (
         tl.load(table + chunk * 5),
@@ -135,7 +135,7 @@ def bars_kernel(
     LAYERS: tl.constexpr, CHUNKS: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """X̄ of a chunk's channels, stored if KEEP, and partial sums of ∂E/∂d = Σ X̄ ∘ X'."""
-    chunk, r = tl.program_id(0), tl.program_id(1)
+    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
     layer, mb = r % LAYERS, r // LAYERS
     order, row, width = (
         tl.load(table + chunk * 5),
@@ -197,7 +197,7 @@ def alpha_dot_kernel(
     LAYERS: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Partial sums of dα/dt over the channels of a chunk, with Ẋ = ḋ X'."""
-    chunk, r = tl.program_id(0), tl.program_id(1)
+    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
     layer, mb = r % LAYERS, r // LAYERS
     m = (mb // B).to(tl.int64)
     order, row, width = (
@@ -254,7 +254,7 @@ def hats_kernel(
     LAYERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """X̂ = w X̄ − dX̄/dt of a chunk's channels: the product rule applied to `bars_kernel`."""
-    chunk, r = tl.program_id(0), tl.program_id(1)
+    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
     layer, mb = r % LAYERS, r // LAYERS
     m = (mb // B).to(tl.int64)
     order, row, width = (

@@ -60,10 +60,10 @@ def add_hidden(
 
 @triton.jit
 def forward_kernel(
-    numbers, index, elements, count, theta, stride_theta, w_high, w_low, stride_w, parts, ranges, alpha,
-    v_buffer, u_buffer, hidden_part, stride_work, scale, R,
+    numbers, index, elements, count, theta, stride_theta, w_high, w_low, stride_w, parts, chunks, ranges,
+    alpha, v_buffer, u_buffer, hidden_part, stride_work, scale, R,
     AT_EMBEDDING: tl.constexpr, AT_B: tl.constexpr, AT_HIDDEN: tl.constexpr, ELEMENTS: tl.constexpr,
-    S: tl.constexpr, LAYERS: tl.constexpr, CHUNKS: tl.constexpr, G: tl.constexpr, B: tl.constexpr,
+    S: tl.constexpr, LAYERS: tl.constexpr, G: tl.constexpr, B: tl.constexpr,
     N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
     H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -89,7 +89,7 @@ def forward_kernel(
     for layer in range(LAYERS):
         store_rows(v_buffer + at_row + (s * (LAYERS + 1) + layer) * (B * N * V), v, V, N, NT, V, VP)
         r = mb.to(tl.int64) * LAYERS + layer
-        a = sum_tiles(parts + r * CHUNKS * (N * NP), first, last, N, NP, NT, G)
+        a = sum_tiles(parts + r * chunks * (N * NP), first, last, N, NP, NT, G)
         store_tile(alpha + (s * R + r) * (N * NP), a, N, NP, NT)
         offset = tl.load(theta + AT_B + (s * LAYERS + layer) * V + f, mask=f < V, other=0.0)
         v_high, v_low = split(v, PRECISION)
@@ -238,9 +238,9 @@ def forces_kernel(
 
 @triton.jit
 def tangent_kernel(
-    w_high, w_low, stride_w, parts, ranges, alpha, alpha_dot, u_buffer, v_dot, u_dot, hidden_part,
+    w_high, w_low, stride_w, parts, chunks, ranges, alpha, alpha_dot, u_buffer, v_dot, u_dot, hidden_part,
     stride_work, scale, R,
-    AT_HIDDEN: tl.constexpr, S: tl.constexpr, LAYERS: tl.constexpr, CHUNKS: tl.constexpr,
+    AT_HIDDEN: tl.constexpr, S: tl.constexpr, LAYERS: tl.constexpr, 
     G: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
     V: tl.constexpr, VP: tl.constexpr, H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -259,7 +259,7 @@ def tangent_kernel(
         at = at_row + (s * LAYERS + layer) * (B * N * V)
         u_high, u_low = split(load_rows(u_buffer + at, V, N, NT, V, VP), PRECISION)
         r = mb.to(tl.int64) * LAYERS + layer
-        dot = sum_tiles(parts + r * CHUNKS * (N * NP), first, last, N, NP, NT, G)
+        dot = sum_tiles(parts + r * chunks * (N * NP), first, last, N, NP, NT, G)
         store_tile(alpha_dot + (s * R + r) * (N * NP), dot, N, NP, NT)
         a_high, a_low = split(dot, PRECISION)
         step = product(a_high, a_low, u_high, u_low, v, PRECISION)
