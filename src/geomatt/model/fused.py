@@ -323,8 +323,8 @@ class FusedProgram:
         buffer = self.buffer
         streams.tangent_kernel[self._stream_grid](
             self.w_high, self.w_low, self.w_count, self.parts, self.chunks, self.ranges, self.alpha,
-            self.alpha_dot, buffer["u"], buffer["v_dot"], buffer["u_dot"], buffer["hidden_part"], self.work.shape[1],
-            self.layout.scale, self.rows,
+            self.alpha_dot, buffer["u"], buffer["v_dot"], buffer["u_dot"], buffer["hidden_part"],
+            self.work.shape[1], self.layout.scale, self.rows,
             AT_HIDDEN=self.layout.size("W"), G=self.tune["group"], **self._stream,
             PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
         )  # fmt: skip
