@@ -19,6 +19,7 @@ from geomatt.reproduce import (
     run_experiment,
     silent,
 )
+from geomatt.reproduce.docs import refreshed, result_of
 from geomatt.reproduce.frame import read_json, write_json
 from geomatt.reproduce.inputs import described, find_file, load_data
 from geomatt.reproduce.report import Section, blocks, update_page, write_report
@@ -119,6 +120,20 @@ def test_the_report_holds_every_section(tmp_path):
     for part in ("&lt; does not", "data:image/png;base64,", "no data", "Quick setting"):
         assert part in document
     assert set(blocks(toy, result)) == {"toy-table", "summary", "made"}
+    assert blocks(toy, result, figures)["figures"] == "![A caption](figures/toy.png)"
+
+
+@pytest.mark.parametrize("name", available())
+def test_committed_pages_are_up_to_date(name, tmp_path):
+    root = Path(__file__).parents[1]
+    page = root / "docs" / "experiments" / f"{name}.md"
+    if result_of(root, name) is None or not page.is_file():
+        pytest.skip("no committed result yet")
+    assert page.read_text(encoding="utf-8") == refreshed(root, name, tmp_path), (
+        "run: python -m geomatt.reproduce.docs"
+    )
+    for drawn in tmp_path.iterdir():
+        assert (page.parent / "figures" / drawn.name).stat().st_size < 300_000
 
 
 def test_data_come_from_the_folder_or_the_cache(tmp_path, monkeypatch):

@@ -39,9 +39,9 @@ def matrices_figure(name: str, item: Mapping[str, Any], path: Path, orders: Sequ
         references[0].set_title(f"1 / distance   AP {ap:.2f}", fontsize=7.5)
         references[1].imshow(_off(bonded.astype(float)), cmap=_map("Greys"), vmin=0, vmax=1.2)
         references[1].set_title("covalent bonds", fontsize=7.5)
-        for axis in axes.ravel():
+        for (_, column), axis in np.ndenumerate(axes):
             axis.set_visible(bool(axis.images))
-            _ticks(axis, item["symbols"])
+            _ticks(axis, item["symbols"], rows=column == 0)
         figure.suptitle(name.replace("_", " "), fontsize=9)
         return save_figure(figure, path)
 
@@ -107,8 +107,9 @@ def _frames(axis: Any, bonded: np.ndarray) -> None:
     axis.add_collection(PatchCollection(cells, facecolor="none", edgecolor="#1b9fd6", linewidth=0.6))
 
 
-def _ticks(axis: Any, names: Sequence[str]) -> None:
+def _ticks(axis: Any, names: Sequence[str], rows: bool) -> None:
+    """Element symbols below, and at the left of the first column."""
     size = 6 if len(names) <= 12 else 4
     axis.set_xticks(range(len(names)), names, fontsize=size)
-    axis.set_yticks(range(len(names)), names, fontsize=size)
+    axis.set_yticks(range(len(names)), names if rows else [""] * len(names), fontsize=size)
     axis.tick_params(length=0, pad=1.5)

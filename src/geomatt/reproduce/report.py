@@ -12,7 +12,7 @@ from typing import Any
 
 from geomatt.data.files import atomic_output
 from geomatt.errors import GeomAttError
-from geomatt.reproduce.frame import Experiment, Figure, read_json
+from geomatt.reproduce.frame import Experiment, Figure
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#22252b;max-width:60rem;margin:2rem auto;padding:0 1rem}
@@ -66,11 +66,15 @@ def made_by(result: Mapping[str, Any]) -> str:
     )
 
 
-def blocks(experiment: Experiment, result: Mapping[str, Any]) -> dict[str, str]:
-    """What the docs page holds between markers: every table by its name, `summary`, and `made`."""
+def blocks(
+    experiment: Experiment, result: Mapping[str, Any], figures: Sequence[Figure] = ()
+) -> dict[str, str]:
+    """What a docs page holds between markers: tables by their names, `summary`, `figures` and `made`."""
     content = {table.name: table.markdown() for table in experiment.tables(result)}
     if summary := experiment.summary(result):
         content["summary"] = summary
+    if figures:
+        content["figures"] = "\n\n".join(f"![{f.caption}](figures/{f.path.name})" for f in figures)
     quick = f"**{QUICK}**\n\n" if result["quick"] else ""
     return {**content, "made": quick + made_by(result)}
 
@@ -92,17 +96,6 @@ def update_page(text: str, content: Mapping[str, str]) -> str:
         return f"<!-- begin:{name} -->\n{content[name].strip()}\n<!-- end:{name} -->"
 
     return pattern.sub(fill, text)
-
-
-def refresh_docs(experiment: Experiment, result_file: Path, page: Path) -> None:
-    """Bring a docs page up to date with a result file, its figures (figures/ beside it) included."""
-    result = read_json(result_file)
-    text = update_page(page.read_text(encoding="utf-8"), blocks(experiment, result))
-    folder = page.parent / "figures"
-    folder.mkdir(exist_ok=True)
-    experiment.figures(result, folder)
-    with atomic_output(page) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def _markdown(section: Section, folder: Path) -> str:
