@@ -9,7 +9,7 @@ grouping, and tables share what they have in common.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,7 @@ class Scale:
     # What a step costs before any pair of atoms is looked at, in pairs per structure of the batch: about
     # 1 ms of kernel launches on a GPU. It decides how many sizes share a program at the price of padding.
     overhead: float = 1300.0
+    model: Mapping[str, Any] = field(default_factory=dict)  # of the network, where not the paper's
 
 
 FULL = Scale(1000, FOLDS, {"paper": 2000, "fast": 1000, "transfer": 1000}, None)
@@ -132,6 +133,7 @@ class Bench:
             "device": self.settings.device,
             "base": f"md17/{member.base}" if member.base else None,
             "report_unit": UNIT,
+            **self.scale.model,
         }
         return resolve(given)
 

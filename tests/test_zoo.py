@@ -1,0 +1,92 @@
+"""Models that ship with the package: by name, with what their files say."""
+
+import json
+
+import pytest
+from conftest import small_network
+from typer.testing import CliRunner
+
+import geomatt
+from geomatt.cli import app
+from geomatt.errors import GeomAttError
+from geomatt.model import zoo
+from geomatt.model.files import save
+from geomatt.model.normalisation import Normalisation
+from geomatt.model.potential import Potential
+
+RECORD = {
+    "test": {"energy_mae": 0.25, "force_mae": 0.98, "frames": 4902, "unit": "kcal/mol"},
+    "data": {"name": "aspirin", "fingerprint": "0123456789abcdef"},
+    "trained_frames": ["a", "b"],
+    "licence": "CC0",
+    "made_by": "geomatt reproduce table1",
+    "epochs": 2000,
+}
+
+
+@pytest.fixture
+def shipped(tmp_path, monkeypatch):
+    monkeypatch.setattr(zoo, "shipped_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def ship(folder, name):
+    potential = Potential(small_network(), Normalisation(-1.0, 2.0), dict(RECORD))
+    return save(potential, _made(folder / f"{name}.safetensors"))
+
+
+def _made(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def test_models_load_by_name_in_any_spelling(shipped):
+    paper, fast = ship(shipped, "md17/aspirin"), ship(shipped, "md17/aspirin-fast")
+    assert [m.name for m in zoo.shipped_models()] == ["md17/aspirin", "md17/aspirin:fast"]
+    assert zoo.find_shipped("md17/Aspirin") == zoo.find_shipped("md17/aspirin:paper") == paper
+    assert zoo.find_shipped("md17/aspirin:fast") == fast
+    for name in ("aspirin", "md17/", "md17/benzene", "../md17/aspirin", "md17/aspirin:x/../.."):
+        assert zoo.find_shipped(name) is None
+    assert geomatt.load("md17/aspirin:fast").record["licence"] == "CC0"
+
+
+def test_a_file_of_the_users_goes_before_a_shipped_model(shipped, tmp_path, monkeypatch):
+    ship(shipped, "md17/aspirin")
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.chdir(own)
+    save(Potential(small_network(), Normalisation(), {"licence": "mine"}), _made(own / "md17" / "aspirin"))
+    assert geomatt.load("md17/aspirin").record["licence"] == "mine"
+
+
+def test_the_command_lists_what_the_files_say(shipped):
+    runner = CliRunner()
+    empty = runner.invoke(app, ["models"])
+    assert empty.exit_code == 0
+    assert "geomatt reproduce table1" in empty.output
+    ship(shipped, "md17/aspirin")
+    listed = runner.invoke(app, ["models"], env={"COLUMNS": "140"})
+    for part in ("md17/aspirin", "0.250", "0.980", "4902", "2 frames of aspirin", "CC0", "reproduce table1"):
+        assert part in listed.output
+    stored = json.loads(runner.invoke(app, ["models", "--json"]).output)
+    assert stored["md17/aspirin"]["record"]["epochs"] == 2000
+
+
+def test_an_unknown_name_says_what_there_is(shipped):
+    with pytest.raises(GeomAttError, match="geomatt reproduce table1"):
+        geomatt.load("md17/aspirin")
+    ship(shipped, "md17/aspirin")
+    with pytest.raises(GeomAttError, match="md17/aspirin"):
+        geomatt.load("md17/benzene")
+    (shipped / "md17" / "broken.safetensors").write_bytes(b"no")
+    with pytest.raises(GeomAttError, match="Reinstall"):
+        zoo.shipped_models()
+
+
+def test_whatever_ships_is_small_and_complete():
+    models = zoo.shipped_models()
+    assert sum(model.path.stat().st_size for model in models) < 40e6
+    for model in models:
+        assert model.header["dtype"] == "float32"
+        assert {"test", "licence", "made_by", "data", "settings", "split"} <= set(model.record)
+        assert "/" not in model.record["data"]["origin"].get("path", "")
