@@ -89,7 +89,7 @@ class Shapes(Experiment):
                 + [f"{100 * np.mean(c['accuracy']):.0f}" for c in cells]
                 + [_order(found), _order(pair["expected"]), pair["shared"]]
             )
-            gap_rows.append([name] + [f"{c['gap_median']:.0e}" for c in cells])
+            gap_rows.append([name] + [f"{g:.0e}" if (g := c["gap_median"]) else "0" for c in cells])
         seeds, draws = result["settings"]["seeds"], result["settings"]["draws"]
         return [
             ResultTable(
