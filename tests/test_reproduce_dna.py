@@ -87,7 +87,7 @@ def test_the_experiment_measures_errors_and_bonds(frames, tmp_path, monkeypatch)
     assert "dna --part paper" in blocks(experiment, result)["left"]
     assert "average precision" in experiment.summary(result)
     figures = experiment.figures(result, settings.figures("dna"))
-    assert [figure.path.name for figure in figures] == ["dimer.png", "pair.png", "precision.png"]
+    assert [figure.path.name for figure in figures] == ["dna-dimer.png", "dna-pair.png", "dna-precision.png"]
     assert run_experiment(experiment, settings, silent)["rows"] == result["rows"]
     assert not list(settings.out.rglob("checkpoint.safetensors"))
 

@@ -5,7 +5,8 @@ The numbers are those of `GeometricAttention`; the work is less, for these reaso
 * Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`fold`).
   `pair_functions` evaluates them.
 * For k = 2 the sum over f is taken before the product: one function of the distance per layer.
-* α never depends on v: all layers and streams of α come first, then the streams run side by side.
+* α never depends on v: all layers and streams of α come first, then the streams run side by side, on a
+  few coefficients per atom (`streams`).
 * The overlaps are symmetric matrices, so the first and the last product of a chain are plain matrix
   products over (m, f) at once: rows i, columns (m, f).
 * No automatic differentiation. With u = ∂loss/∂F held fixed, the gradient of the loss by a parameter θ is
@@ -29,7 +30,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geomatt.model import chain
+from geomatt.model import chain, streams
 from geomatt.model.config import ModelConfig
 from geomatt.model.pair_functions import AllPairs, Channels, SortedPairs
 
@@ -42,14 +43,12 @@ class Forward:
 
     parameters: Parameters
     numbers: Tensor  # (M, B, N)
-    one_hot: Tensor  # (M, B·N, elements)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
     pairs: AllPairs | SortedPairs
     slope: Any  # derivatives of the overlaps by the distance, as `pairs` keeps them
     chains: list[chain.Chain]  # [stream]
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
-    v: list[Tensor]  # [layer] (S·M, B·N, V), the features that enter a layer, and last those that leave
-    u: list[Tensor]  # [layer] (S·M, B·N, V), (Δd / N_S) (W v + b)
+    segments: list[streams.Segment]
     x: Tensor  # (M, B·N, S·V), the streams side by side
     hidden: Tensor  # (M, B·N, H), before the softplus
     atomic: Tensor  # (M, B, N), atomic energies
@@ -60,8 +59,8 @@ class Adjoints:
     """∂E/∂(...) of every intermediate."""
 
     hidden: Tensor
-    g: list[Tensor]  # [layer] by the features that leave it
-    u: list[Tensor]  # [layer]
+    moved: list[list[Tensor]]  # by α c, for each segment of layers
+    g: list[Tensor]  # by the features at the end of each segment
     alpha: list[Tensor]  # [stream] (R, N, N)
     overlap: Any  # as `pairs` collects them
     suffix: list[list[Tensor]]
@@ -96,22 +95,22 @@ class DenseProgram:
         chains = [chain.attention(x) for x in pairs.overlaps(a)]
         alpha = self._by_layer([a for a, _ in chains])
 
-        one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype).flatten(1, 2)
-        v = (one_hot @ p["embedding"]).repeat(self.streams, 1, 1)
-        vs, us = [v], []
-        for layer in range(self.layers):
-            u = torch.baddbmm(self._b(p, layer), v, self._w(p, layer).mT, beta=self.scale, alpha=self.scale)
-            v = torch.baddbmm(_atoms(v, numbers), alpha[layer], _atoms(u, numbers)).view_as(v)
-            vs.append(v)
-            us.append(u)
+        one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype)
+        v, segments = streams.forward(
+            one_hot.flatten(0, 1).repeat(self.streams, 1, 1),
+            p["embedding"].repeat(self.streams, 1, 1),
+            alpha,
+            self._per_layer(p["W"]),
+            self._per_layer(p["b"]),
+        )
         x = self._side_by_side(v)
         hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT)
         active = functional.softplus(hidden) - p["softplus_shift"][:, None, None]
         energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
         atomic = energy.view(numbers.shape) * (numbers > 0)
         return Forward(
-            p, numbers, one_hot, direction, pairs, slope,
-            [c for _, c in chains], alpha, vs, us, x, hidden, atomic,
+            p, numbers, direction, pairs, slope,
+            [c for _, c in chains], alpha, segments, x, hidden, atomic,
         )  # fmt: skip
 
     def _pairs(
@@ -168,18 +167,11 @@ class DenseProgram:
         """∂E/∂ of the hidden layer, of v, u, α and every overlap."""
         hidden = torch.sigmoid(f.hidden) * f.parameters["output.weight"] * _mask(f)
         g = self._by_stream(hidden @ f.parameters["hidden.weight"])
-        gs, us, alphas = [], [], []
-        for layer in reversed(range(self.layers)):
-            gs.append(g)
-            g_atoms = _atoms(g, f.numbers)
-            alphas.append(torch.bmm(g_atoms, _atoms(f.u[layer], f.numbers).mT))
-            us.append(torch.bmm(f.alpha[layer].mT, g_atoms).view_as(g))
-            if layer:
-                g = torch.baddbmm(g, us[-1], self._w(f.parameters, layer), alpha=self.scale)
-        alpha = self._stream_first(alphas[::-1])
+        alphas, moved, ends = streams.adjoints(f.segments, g)
+        alpha = self._stream_first(alphas)
         pairs = [chain.adjoints(c, a) for c, a in zip(f.chains, alpha, strict=True)]
         overlap = f.pairs.collect([bars for bars, _ in pairs])
-        return Adjoints(hidden, gs[::-1], us[::-1], alpha, overlap, [suffix for _, suffix in pairs])
+        return Adjoints(hidden, moved, ends, alpha, overlap, [suffix for _, suffix in pairs])
 
     def forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""
@@ -214,20 +206,13 @@ class DenseProgram:
         self, f: Forward, a: Adjoints, by_energy: Tensor, alpha_dot: list[Tensor], grads: dict[str, Tensor]
     ) -> list[Tensor]:
         """Tangents through streams and readout, hats back: fills `grads`, returns α̂ by stream."""
-        p, numbers = f.parameters, f.numbers
-        v_dot = torch.zeros_like(f.v[0])
-        v_dots, u_dots = [], []
-        for layer in range(self.layers):
-            u_dot = torch.bmm(v_dot, self._w(p, layer).mT) * self.scale
-            v_dots.append(v_dot)
-            u_dots.append(u_dot)
-            step = torch.baddbmm(_atoms(v_dot, numbers), alpha_dot[layer], _atoms(f.u[layer], numbers))
-            v_dot = torch.baddbmm(step, f.alpha[layer], _atoms(u_dot, numbers)).view_as(v_dot)
+        p = f.parameters
+        v_dot, c_dot = streams.tangents(f.segments, alpha_dot)
         x_dot = self._side_by_side(v_dot)
         hidden_dot = x_dot @ p["hidden.weight"].mT
 
         mask = _mask(f)
-        w = by_energy.repeat_interleave(numbers.shape[2], 1)[..., None] * mask  # (M, B·N, 1)
+        w = by_energy.repeat_interleave(f.numbers.shape[2], 1)[..., None] * mask  # (M, B·N, 1)
         sigmoid = torch.sigmoid(f.hidden)
         active = functional.softplus(f.hidden) - p["softplus_shift"][:, None, None]
         active_dot = sigmoid * hidden_dot * mask
@@ -238,22 +223,11 @@ class DenseProgram:
         grads["hidden.bias"] = hidden_hat.sum(1)
 
         g_hat = self._by_stream(hidden_hat @ p["hidden.weight"])
-        alpha_hats, by_w, by_b = [], [], []
-        for layer in reversed(range(self.layers)):
-            g_atoms, bar_atoms = _atoms(g_hat, numbers), _atoms(a.g[layer], numbers)
-            alpha_hat = torch.bmm(g_atoms, _atoms(f.u[layer], numbers).mT)
-            alpha_hats.append(
-                torch.baddbmm(alpha_hat, bar_atoms, _atoms(u_dots[layer], numbers).mT, alpha=-1.0)
-            )
-            u_hat = torch.bmm(f.alpha[layer].mT, g_atoms)
-            u_hat = torch.baddbmm(u_hat, alpha_dot[layer].mT, bar_atoms, alpha=-1.0).view_as(g_hat)
-            by_w.append(torch.baddbmm(u_hat.mT @ f.v[layer], a.u[layer].mT, v_dots[layer], alpha=-1.0))
-            by_b.append(u_hat.sum(1))
-            g_hat = torch.baddbmm(g_hat, u_hat, self._w(p, layer), alpha=self.scale)
-        grads["W"] = self._member_first(by_w[::-1])
-        grads["b"] = self._member_first(by_b[::-1])
-        grads["embedding"] = f.one_hot.mT @ g_hat.view(self.streams, *f.x.shape[:2], -1).sum(0)
-        return self._stream_first(alpha_hats[::-1])
+        found = streams.gradients(f.segments, g_hat, a.g, a.moved, alpha_dot, c_dot)
+        grads["W"] = self._member_first(found.weight)
+        grads["b"] = self._member_first(found.bias)
+        grads["embedding"] = found.embedding.unflatten(0, (self.streams, -1)).sum(0)
+        return self._stream_first(found.alpha_hat)
 
     def _unfold(self, p: Parameters, s: int, by_folded: Tensor, grads: dict[str, Tensor]) -> None:
         """From ∂loss/∂A (M, k − 1, layers, F, L') to Q, q, K and k; for k = 2 one A serves all f."""
@@ -269,11 +243,9 @@ class DenseProgram:
 
     # ---- layouts ------------------------------------------------------------------------------------
 
-    def _w(self, p: Parameters, layer: int) -> Tensor:  # (S·M, V, V)
-        return p["W"][:, :, layer].transpose(0, 1).flatten(0, 1)
-
-    def _b(self, p: Parameters, layer: int) -> Tensor:  # (S·M, 1, V)
-        return p["b"][:, :, layer].transpose(0, 1).flatten(0, 1)[:, None]
+    def _per_layer(self, x: Tensor) -> list[Tensor]:
+        """From W or b (M, S, layers, ...) to [layer] (S·M, ...), with the factor Δd / N_S of α."""
+        return list((self.scale * x).movedim(2, 0).transpose(1, 2).flatten(1, 2))
 
     def _by_layer(self, alpha: list[Tensor]) -> list[Tensor]:
         """From [stream] (R, N, N) to [layer] (S·M·B, N, N)."""
@@ -299,11 +271,6 @@ class DenseProgram:
         """From [layer] (S·M, ...) to (M, S, layers, ...), with the factor that u carries."""
         stacked = torch.stack(by_layer, 1) * self.scale
         return stacked.view(self.streams, -1, *stacked.shape[1:]).transpose(0, 1)
-
-
-def _atoms(v: Tensor, numbers: Tensor) -> Tensor:
-    """(S·M, B·N, V) as (S·M·B, N, V)."""
-    return v.view(-1, numbers.shape[2], v.shape[-1])
 
 
 def _mask(f: Forward) -> Tensor:

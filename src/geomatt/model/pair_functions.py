@@ -170,15 +170,10 @@ class SortedPairs:
 
     def collect(self, bars: Streams) -> Tensor:
         """Adjoints of the overlaps summed over both directions of a pair, (H, C)."""
-        layers = self.channels.layers
-        half = self.d.new_empty(self.count, self.channels.count)
-        for (start, modules, width), stream in zip(self.channels.streams, bars, strict=True):
-            columns = half[:, start : start + modules * layers * width].unflatten(1, (modules, layers, width))
-            for module, bar in enumerate(stream):
-                for layer, x in enumerate(bar.view(layers, -1, width)):
-                    both = x.index_select(0, self.ij).add_(x.index_select(0, self.ji))
-                    columns[:, module, layer] = both
-        return half
+        pairs = len(self.rank)
+        rows = [bar.view(self.channels.layers, pairs, -1).transpose(0, 1).flatten(1) for bar in _flat(bars)]
+        full = torch.cat(rows, 1)  # (B·N·N, C)
+        return full.index_select(0, self.ij).add_(full.index_select(0, self.ji))
 
     def by_distance(self, bars: Tensor, slopes: Tensor) -> Tensor:
         """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (B, N, N)."""
@@ -213,16 +208,12 @@ class SortedPairs:
     def _spread(self, half: Tensor) -> Streams:
         """From the list (H + 1, C), its last row zero, to matrices over all pairs."""
         layers, atoms = self.channels.layers, self.shape[-1]
+        full = half.index_select(0, self.rank)  # (B·N·N, C)
         result = []
         for start, modules, width in self.channels.streams:
-            columns = half[:, start : start + modules * layers * width].unflatten(1, (modules, layers, width))
-            stream = []
-            for module in range(modules):
-                x = half.new_empty(layers, len(self.rank), width)
-                for layer in range(layers):
-                    torch.index_select(columns[:, module, layer], 0, self.rank, out=x[layer])
-                stream.append(x.view(-1, atoms, atoms, width))
-            result.append(stream)
+            part = full[:, start : start + modules * layers * width].unflatten(1, (modules, layers, width))
+            part = part.permute(1, 2, 0, 3).contiguous()
+            result.append([module.view(-1, atoms, atoms, width) for module in part])
         return result
 
 

@@ -18,6 +18,7 @@ from geomatt.reproduce.budget import STEPS, stop_at_deadline
 from geomatt.reproduce.dna_attention import CONTROL, KINDS, score, strongest
 from geomatt.reproduce.frame import Experiment, Figure, Pieces, Progress, Settings
 from geomatt.reproduce.inputs import described, find_file, load_data
+from geomatt.reproduce.published import left_table
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Interrupted, Job, TrainConfig, resolve, train_together
 from geomatt.training import checkpoint as checkpoints
@@ -121,15 +122,10 @@ class Dna(Experiment):
         chosen = shown(result)
         if chosen is not None:
             tables.append(_precision_table(chosen))
-        left = [r for r in self.parts if len(result["rows"].get(r, {})) < len(SPLITS)]
-        if left:
-            command = "geomatt reproduce dna --part {} --device cuda --data DIR"
-            tables.append(
-                ResultTable(
-                    "left", "Not run yet", ["part", "command"], [[r, command.format(r)] for r in left]
-                )
-            )
-        return tables
+        command = "geomatt reproduce dna --part {} --device cuda --data DIR"
+        missing = {r: len(SPLITS) - len(result["rows"].get(r, {})) for r in self.parts}
+        left = [[r, str(count), command.format(r)] for r, count in missing.items() if count]
+        return [*tables, left_table(left)]
 
     def figures(self, result: Mapping[str, Any], folder: Path) -> list[Figure]:
         from geomatt.reproduce.dna_figures import draw

@@ -15,9 +15,9 @@ from geomatt.reproduce.frame import Figure
 
 def draw(value: Mapping[str, Any], folder: Path) -> list[Figure]:
     """The matrices of the dimer and of the pair, and precision by layer."""
-    whole = _matrices(value, 2 * PAIR, folder / "dimer.png")
-    pair = _matrices(value, PAIR, folder / "pair.png")
-    bars = _precision(value, folder / "precision.png")
+    whole = _matrices(value, 2 * PAIR, folder / "dna-dimer.png")
+    pair = _matrices(value, PAIR, folder / "dna-pair.png")
+    bars = _precision(value, folder / "dna-precision.png")
     marks = "Small frames: covalent bonds; circles: hydrogen bonds."
     return [
         Figure(

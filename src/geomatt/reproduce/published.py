@@ -7,6 +7,7 @@ from statistics import mean, pstdev
 from typing import Any
 
 from geomatt.reproduce.inputs import MD17
+from geomatt.reproduce.table import ResultTable
 
 Pair = tuple[float, float]
 
@@ -83,6 +84,12 @@ def column_mean(pairs: Iterable[Pair | None]) -> Pair | None:
 def no_worse(ours: Sequence[float], published: Sequence[float]) -> int:
     """How many of the two errors are no worse than the published ones, to the digits those have."""
     return sum(round(a, 2) <= b for a, b in zip(ours, published, strict=True))
+
+
+def left_table(rows: Sequence[Sequence[str]]) -> ResultTable:
+    """What is not run yet, with the command for it; docs pages want the table even when nothing is left."""
+    lines = rows or [["nothing", "0", "all has been run"]]
+    return ResultTable("left", "Left to run", ["part", "models", "command"], lines, labels=1)
 
 
 def title(molecule: str) -> str:

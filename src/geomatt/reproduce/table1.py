@@ -14,6 +14,7 @@ from geomatt.reproduce.published import (
     SCHNET,
     column_mean,
     errors_of,
+    left_table,
     means,
     no_worse,
     pair,
@@ -79,7 +80,12 @@ class Table1(Experiment):
             self._errors(result, 0, "Energies of MD17", "MAE of energies, kcal/mol"),
             self._errors(result, 1, "Forces of MD17", "MAE of force components, kcal/mol/Å"),
             self._weighting(result),
-            *self._left(result),
+            left_table(
+                [
+                    [part, str(count), f"geomatt reproduce table1 --part {part} --device cuda"]
+                    for part, count in result["missing"].items()
+                ]
+            ),
         ]
 
     def _errors(self, result: Mapping[str, Any], kind: int, headline: str, what: str) -> ResultTable:
@@ -133,16 +139,6 @@ class Table1(Experiment):
             "by a further 3N, which weighs energies 3N times more than the formula in the paper.",
         )
 
-    def _left(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        """What is left to do, with the command that does it."""
-        lines = [
-            [part, str(count), f"geomatt reproduce table1 --part {part} --device cuda"]
-            for part, count in result["missing"].items()
-        ]
-        if not lines:
-            return []
-        return [ResultTable("left", "Not run yet", ["part", "models", "command"], lines)]
-
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = result["rows"]
         sentences = []
@@ -165,9 +161,7 @@ class Table1(Experiment):
                 f"SchNet on the same {title(molecule)} frames reaches {found['energy_mae']:.2f} / "
                 f"{found['force_mae']:.2f} after {found['epochs']} epochs of its own schedule."
             )
-        if result["missing"]:
-            sentences.append(f"Not run yet: {', '.join(result['missing'])}.")
-        return " ".join(sentences)
+        return " ".join(sentences) or "Not run yet."
 
 
 EXPERIMENT = Table1()

@@ -12,7 +12,7 @@ from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Potential
 from geomatt.reproduce.frame import Experiment, Progress, Settings
 from geomatt.reproduce.md17 import Bench, Member
-from geomatt.reproduce.published import TRANSFER, errors_of, no_worse, pair, title
+from geomatt.reproduce.published import TRANSFER, errors_of, left_table, no_worse, pair, title
 from geomatt.reproduce.table import ResultTable
 
 
@@ -71,15 +71,9 @@ class Table2(Experiment):
                 "scale; only the mean energy of the target's 1000 points is given to it.",
             )
         ]
-        if any(row["transfer"] is None for row in result["rows"]):
-            count = sum(row["transfer"] is None for row in result["rows"])
-            command = "geomatt reproduce table2 --device cuda"
-            tables.append(
-                ResultTable(
-                    "left", "Not run yet", ["part", "models", "command"], [["all", str(count), command]]
-                )
-            )
-        return tables
+        count = sum(row["transfer"] is None for row in result["rows"])
+        left = [["transfers", str(count), "geomatt reproduce table2 --device cuda"]] if count else []
+        return [*tables, left_table(left)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = [row for row in result["rows"] if row["transfer"] is not None]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from geomatt.reproduce.frame import Experiment, Progress, Settings
 from geomatt.reproduce.md17 import Bench, Member
-from geomatt.reproduce.published import GEOMATT, column_mean, errors_of, no_worse, pair, title
+from geomatt.reproduce.published import GEOMATT, column_mean, errors_of, left_table, no_worse, pair, title
 from geomatt.reproduce.table import ResultTable
 
 ORDERS = ("2,2,2", "2,3,3", "2,3,4")
@@ -67,9 +67,7 @@ class Table3(Experiment):
             for orders in ORDERS
             if (count := len(molecules) - len(rows[orders]))
         ]
-        if left:
-            tables.append(ResultTable("left", "Not run yet", ["orders", "models", "command"], left))
-        return tables
+        return [*tables, left_table(left)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         molecules, rows = result["molecules"], result["rows"]
