@@ -143,6 +143,8 @@ class Ceilings:
     # float32 products as three bfloat16 ones, which tensor cores do faster than one in float32: a kernel
     # that works so may go below the floor.
     split_matmul: float | None = None
+    # How much longer a product of denormal numbers takes: tenfold on some processors, nothing on others.
+    denormal_slowdown: float | None = None
 
     def floor(self, work: Work) -> float:
         """Seconds, with arithmetic in float32."""
@@ -157,15 +159,15 @@ def measure_ceilings(device: torch.device | str, quick: bool = False) -> Ceiling
     source = torch.ones((2**20 if quick else 2**30 if cuda else 2**26), device=device)
     target = torch.empty_like(source)
     operations = 2.0 * size**3
-    split = None
+    copy = 2 * FLOAT * len(source) / _best(lambda: target.copy_(source), cuda)
+    seconds = _best(lambda: a @ a, cuda)
     if cuda:
         half = a.bfloat16()
         split = operations / _best(lambda: half @ half, cuda) / 3
-    return Ceilings(
-        operations / _best(lambda: a @ a, cuda),
-        2 * FLOAT * len(source) / _best(lambda: target.copy_(source), cuda),
-        split,
-    )
+        return Ceilings(operations / seconds, copy, split_matmul=split)
+    tiny = torch.full_like(a, 1e-39)
+    slowdown = _best(lambda: tiny @ a, cuda) / seconds
+    return Ceilings(operations / seconds, copy, denormal_slowdown=slowdown)
 
 
 def _best(run: Callable[[], object], cuda: bool, repeats: int = 5) -> float:

@@ -54,7 +54,10 @@ def ceilings(result: dict[str, Any]) -> str:
     if entry["split_matmul"]:
         gain = entry["split_matmul"] / entry["matmul"]
         text += f" (three bfloat16 products instead, on tensor cores, could be {gain:.2g} times faster)"
-    return f"{text}, {entry['copy'] / 1e9:.4g} GB/s in copies"
+    text += f", {entry['copy'] / 1e9:.4g} GB/s in copies"
+    if entry["denormal_slowdown"]:
+        text += f"; a product of denormal numbers takes {entry['denormal_slowdown']:.2g} times as long"
+    return text
 
 
 def targets(result: dict[str, Any]) -> str:
