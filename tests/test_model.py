@@ -192,7 +192,10 @@ def test_paper_model_has_the_papers_size():
 
 @pytest.mark.parametrize(
     "bad",
-    [{"orders": (1, 2)}, {"orders": ()}, {"layers": 0}, {"elements": ()}, {"elements": (0,)}, {"spacing": 0.0}, {"spacing": 9.0}, {"orders": (9,), "overlap_features": 16}],
+    [
+        {"orders": (1, 2)}, {"orders": ()}, {"layers": 0}, {"elements": ()}, {"elements": (0,)},
+        {"spacing": 0.0}, {"spacing": 9.0}, {"orders": (9,), "overlap_features": 16},
+    ],
 )  # fmt: skip
 def test_impossible_settings_are_refused(bad):
     with pytest.raises(GeomAttError):

@@ -231,7 +231,7 @@ def test_unwritable_output(tmp_path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(GeomAttError, match="Free some space"):
+    with pytest.raises(GeomAttError, match="free some space"):
         save(make(seed=1), tmp_path / "m.safetensors")
     assert (tmp_path / "m.safetensors").read_bytes() == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["file", "m.safetensors"]

@@ -10,7 +10,7 @@ import torch
 from conftest import random_atoms, small_network
 
 from geomatt.training.loss import Loss
-from geomatt.training.step import Stepper, Targets, validate
+from geomatt.training.step import Stepper, Targets
 
 
 def random_targets(
@@ -63,7 +63,7 @@ def test_gradient_is_that_of_finite_differences(weighting, forces):
     gradient = stepper._gradient(torch.arange(3)[None])[0]
 
     def value() -> float:
-        return validate(stepper.program, stepper.parameters, targets, loss).per_member()[0][0] / 3
+        return stepper.validate(targets).per_member()[0][0] / 3
 
     for i in np.random.default_rng(0).choice(len(gradient), size=40, replace=False):
         start, step = float(stepper.theta[0, i]), 1e-5
@@ -107,6 +107,26 @@ def test_frozen_weights_stay_and_the_average_follows():
     assert not torch.equal(network.hidden.weight, before.hidden.weight)
     average = stepper.judged(0)["hidden.weight"]
     assert 0 < (average - network.hidden.weight).abs().max() < 0.05
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_fused_steps_are_dense_steps():
+    """In float32 on a GPU; the fused kernels and plain torch, from the same start."""
+    targets = random_targets(2, 6, torch.float32)
+    moved = Targets(
+        *(t.to("cuda") for t in (targets.numbers, targets.positions, targets.energy, targets.forces))
+    )
+    results = []
+    for engine in ("dense", "auto"):
+        networks = [small_network(seed, torch.float32, orders=(2, 3, 4)).to("cuda") for seed in range(2)]
+        stepper = Stepper(networks, moved, Loss(), ema_decay=0.9, engine=engine)
+        for _ in range(5):
+            sums = stepper.run_epoch(torch.arange(6).expand(2, -1), 4, [1e-3, 1e-3]).per_member()
+        results.append((sums, stepper.validate(moved).per_member()))
+    for dense, fused in zip(*results, strict=True):
+        for mine, theirs in zip(dense, fused, strict=True):
+            assert fused is not dense
+            assert theirs == pytest.approx(mine, rel=1e-3)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -83,6 +83,7 @@ Bias = Annotated[bool | None, _option("--bias/--no-bias", "Bias in the overlap f
 Seed = Annotated[int | None, _option("--seed", "Seed of initial weights and data order (0).", RUN)]
 Device = Annotated[str | None, _option("--device", "cpu or cuda; cuda where there is one.", RUN)]
 Dtype = Annotated[str | None, _option("--dtype", "float32 (default) or float64.", RUN)]
+Engine = Annotated[str | None, _option("--engine", "auto, or dense: plain torch on a GPU, too.", RUN)]
 Out = Annotated[Path, _option("--out", "Folder for the model and all that belongs to it.", RUN)]
 Config = Annotated[Path | None, _option("--config", "Take settings from a run's config.toml.", RUN)]
 Resume = Annotated[bool, _option("--resume", "Continue the run in --out, bit by bit.", RUN)]
@@ -146,6 +147,7 @@ def train(
     seed: Seed = None,
     device: Device = None,
     dtype: Dtype = None,
+    engine: Engine = None,
     config: Config = None,
     resume: Resume = False,
     checkpoint_every: Every = 30.0,

@@ -77,6 +77,7 @@ class TrainConfig:
     seed: int = _group("machine", 0)  # initial weights and data order
     device: str = "cpu"
     dtype: str = "float32"
+    engine: str = "auto"  # auto: fused kernels on a GPU that has them | dense: plain torch everywhere
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "orders", tuple(self.orders))
@@ -98,6 +99,7 @@ class TrainConfig:
         _one_of("split", self.split, ("random", "blocked"))
         _one_of("loss weighting", self.weighting, ("paper", "authors"))
         _one_of("dtype", self.dtype, tuple(DTYPES))
+        _one_of("engine", self.engine, ("auto", "dense"))
         if self.folds == 1:
             raise GeomAttError("--folds must be 2 or more (one fold leaves nothing to train on).")
         if self.folds and self.members:

@@ -1,14 +1,16 @@
 """Optimisation steps for M independent networks at once; M = 1 is the ordinary case.
 
 All weights live in one matrix θ (M, n): a step gathers its structures, sweeps once through `DenseProgram`
-and updates θ with Adam. Adam works element by element, so members never see each other. On a GPU the
-whole step is captured as a CUDA graph and replayed.
+and updates θ with Adam. Adam works element by element, so members never see each other. On a GPU the sweep
+is `FusedProgram`'s where it can be, and the whole step is captured as a CUDA graph and replayed.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,6 +20,9 @@ from geomatt.model.dense import DenseProgram
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.training.loss import Loss, loss_slopes
+
+if TYPE_CHECKING:
+    from geomatt.model.fused import FusedProgram
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,9 @@ class Stepper:
         ema_decay: float = 0.0,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
+        engine: str = "auto",
     ) -> None:
+        """`engine`: "auto" takes the fused kernels on a GPU that has them; "dense" is plain torch."""
         self.networks, self.targets, self.loss, self.ema_decay = list(networks), targets, loss, ema_decay
         self.program = DenseProgram(networks[0].config)
         self.theta, self.parameters = _flatten(self.networks)
@@ -120,6 +127,11 @@ class Stepper:
         self.rate = torch.zeros((), dtype=torch.float64, device=device)
         self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
         self._sums = ErrorSums(len(self.networks), self.theta.device)
+        self._fused: dict[int, FusedProgram] | None = None  # by batch size; None: not to be used
+        if engine == "auto" and _fused_possible(self.networks[0], targets):
+            from geomatt.model.fused_update import FusedAdam
+
+            self._fused, self._fused_adam = {}, FusedAdam(betas, eps, ema_decay)
 
     def run_epoch(self, order: Tensor, batch_size: int, learning_rates: Iterable[float]) -> ErrorSums:
         """One pass over each member's targets in its order (M, n), a learning rate for each step."""
@@ -135,10 +147,30 @@ class Stepper:
         return self._sums
 
     def _step(self, index: Tensor) -> None:
+        if self._fused is not None:
+            t = self.targets
+            gradient, *_ = self._fused_program(index.shape[1], t).gradient(
+                self.parameters, t.numbers, t.positions, t.energy, t.forces, self.loss, index, self._sums.sums
+            )
+            self._fused_adam.step(
+                self.theta, gradient, self.first, self.second, self.steps, self.rate, self.average,
+                self.trainable,
+            )  # fmt: skip
+            return
         gradient = self._gradient(index)
         if self.trainable is not None:
             gradient = gradient * self.trainable
         self._adam(gradient)
+
+    def _fused_program(self, batch: int, targets: Targets) -> FusedProgram:
+        from geomatt.model.fused import FusedProgram
+
+        assert self._fused is not None
+        if batch not in self._fused:
+            members, _, atoms = targets.numbers.shape
+            config = self.networks[0].config
+            self._fused[batch] = FusedProgram(config, members, batch, atoms, self.theta.device)
+        return self._fused[batch]
 
     def _gradient(self, index: Tensor) -> Tensor:
         """Gradient of the loss on the structures `index` (M, B), as (M, n); adds to the error sums."""
@@ -176,7 +208,7 @@ class Stepper:
         """The step as a CUDA graph, captured at the first use of a batch size."""
         batch = index.shape[1]
         if batch not in self._graphs:
-            static = index.clone()
+            static = index.clone(memory_format=torch.contiguous_format)
             kept = {name: value.clone() for name, value in self._mutable().items()}
             stream = torch.cuda.Stream()
             stream.wait_stream(torch.cuda.current_stream())
@@ -219,25 +251,35 @@ class Stepper:
         views = self.parameters if self.average is None else self._averaged
         return views if member is None else {name: value[member] for name, value in views.items()}
 
+    def validate(self, targets: Targets) -> ErrorSums:
+        """Errors of the weights to be judged over all targets."""
+        members, count = targets.energy.shape
+        sums = ErrorSums(members, self.theta.device)
+        # Few at a time where many members share the memory.
+        batch = max(1, min(count, 100 if self._fused is None else max(10, 400 // members)))
+        for start in range(0, count, batch):
+            rows = torch.arange(start, min(start + batch, count), device=self.theta.device)
+            part = targets.rows(rows.expand(members, -1))
+            energy, forces = self._predict(part)
+            force_error = None if part.forces is None or forces is None else forces - part.forces
+            energy_error = energy - part.energy
+            atoms = (part.numbers > 0).sum(-1)
+            loss = self.loss(energy_error, force_error, atoms)
+            sums.add(loss, energy_error, force_error, part.numbers)
+            sums.structures += len(rows)
+        return sums
 
-def validate(
-    program: DenseProgram, parameters: dict[str, Tensor], targets: Targets, loss: Loss, batch_size: int = 100
-) -> ErrorSums:
-    """Errors over all targets with the given parameters."""
-    members = targets.numbers.shape[0]
-    sums = ErrorSums(members, targets.positions.device)
-    for start in range(0, targets.count, batch_size):
-        stop = min(start + batch_size, targets.count)
-        part = targets.rows(torch.arange(start, stop, device=targets.energy.device).expand(members, -1))
-        forward = program.forward(parameters, part.numbers, part.positions, slopes=part.forces is not None)
-        energy_error = forward.atomic.sum(-1) - part.energy
-        force_error = None
-        if part.forces is not None:
-            force_error = program.forces(forward, program.adjoints(forward)) - part.forces
-        atoms = (part.numbers > 0).sum(-1)
-        sums.add(loss(energy_error, force_error, atoms), energy_error, force_error, part.numbers)
-        sums.structures += stop - start
-    return sums
+    def _predict(self, part: Targets) -> tuple[Tensor, Tensor | None]:
+        """Energies (M, B) and, where there are labels for them, forces (M, B, N, 3)."""
+        if self._fused is not None:
+            program = self._fused_program(part.numbers.shape[1], part)
+            return program.energies_and_forces(self.judged(), part.numbers, part.positions)
+        with_forces = part.forces is not None
+        forward = self.program.forward(self.judged(), part.numbers, part.positions, slopes=with_forces)
+        energy = forward.atomic.sum(-1)
+        if not with_forces:
+            return energy, None
+        return energy, self.program.forces(forward, self.program.adjoints(forward))
 
 
 def _views(theta: Tensor, networks: Sequence[GeometricAttention]) -> dict[str, Tensor]:
@@ -269,3 +311,13 @@ def _trainable_mask(network: GeometricAttention, theta: Tensor) -> Tensor | None
     if all(p.requires_grad for p in parameters):
         return None
     return torch.cat([torch.full((p.numel(),), float(p.requires_grad)) for p in parameters]).to(theta)
+
+
+def _fused_possible(network: GeometricAttention, targets: Targets) -> bool:
+    """Whether the fused kernels exist for this model, precision and device."""
+    positions = targets.positions
+    if not positions.is_cuda or positions.dtype != torch.float32 or not importlib.util.find_spec("triton"):
+        return False
+    from geomatt.model.fused import FusedProgram
+
+    return FusedProgram.supports(network.config, targets.numbers.shape[2])

@@ -23,7 +23,7 @@ from geomatt.training.interrupt import Interrupted, StopWish, stop_on_signal
 from geomatt.training.loss import Loss
 from geomatt.training.recipes import learning_rates
 from geomatt.training.run import Job, Run, TrainResult, check_job
-from geomatt.training.step import Stepper, Targets, validate
+from geomatt.training.step import Stepper, Targets
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -117,6 +117,7 @@ class _Group:
             Targets.stack([run.training for run in runs]),
             self.loss,
             ema_decay=self.config.ema_decay,
+            engine=self.config.engine,
         )
         fresh = all(run.state is None for run in runs)
         for member, run in enumerate(runs):
@@ -168,8 +169,7 @@ class _Group:
         self.epoch, self.step = self.epoch + 1, 0
         results: list[list[float]] | None = None
         if self.epoch % self.config.validate_every == 0 or self.epoch == self.config.epochs:
-            sums = validate(self.stepper.program, self.stepper.judged(), self.validation, self.loss)
-            results = sums.per_member()
+            results = self.stepper.validate(self.validation).per_member()
         for member, run in enumerate(self.runs):
             if run in active:
                 weights = None if results is None else self.stepper.judged(member)
