@@ -1,4 +1,4 @@
-"""The sweeps of `DenseProgram` as sixteen fat Triton kernels, for training many small structures on a GPU.
+"""The sweeps of `DenseProgram` as seventeen fat Triton kernels, for training many small structures on a GPU.
 
 Same formulas, same results. All buffers are allocated once, so a step can be captured as a CUDA graph; the
 order of every sum is fixed, so results repeat bit by bit. The kernels are in `fused_overlaps` (positions to
@@ -22,6 +22,7 @@ from geomatt.model.fused_layout import Call, Layout, aside
 
 PREPARE_ROWS = 16  # rows of A in a program of prepare and unfold
 COPY_BLOCK = 2048
+HALF_BLOCK = 64  # folded_k must divide it
 
 
 class LossWeights(Protocol):
@@ -73,16 +74,15 @@ class FusedProgram:
 
     def _defaults(self) -> dict[str, int]:
         """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided."""
-        tile = max(16, _power(self.atoms))
-        few = self.rows < 500  # a GPU is not full with these
-        chain_warps = {16: 1, 32: 2 if few else 1, 64: 4}[tile]
+        few = self.members < 8  # a GPU is not full with these
+        chain_warps = 4 if self.atoms > 32 else 1
         return {
-            "chunks": 16 if few else 4, "chain_warps": chain_warps, "hats_warps": max(2, chain_warps),
-            "overlap_rows": 64, "overlap_pairs": 128, "overlap_k": 32, "overlap_warps": 4,
-            "folded_rows": 64, "folded_pairs": 32, "folded_warps": 8,
-            "folded_splits": 12 if self.members < 8 else 2,
-            "stream_warps": 8, "group": 8, "weights_rows": 32, "weights_columns": 64, "weights_warps": 4,
-            "stages": 1,
+            "chunks": 16 if few else 4, "chain_warps": chain_warps, "hats_warps": chain_warps,
+            "overlap_rows": 128, "overlap_pairs": 64, "overlap_k": 32, "overlap_warps": 4,
+            "folded_rows": 128, "folded_k": 64, "folded_warps": 8,
+            "folded_splits": 19 if few else 2, "folded_stages": 3,
+            "stream_warps": 8 if few else 4, "group": 8,
+            "weights_rows": 64, "weights_columns": 64, "weights_warps": 4, "stages": 1,
         }  # fmt: skip
 
     def _allocate(self) -> None:
@@ -101,8 +101,11 @@ class FusedProgram:
         self.w_low = torch.zeros_like(self.w_high) if operand is torch.bfloat16 else self.w_high
         self.x = zeros(m, layout.rows, b, n, self.stride)
         self.slope = torch.zeros_like(self.x)
-        self.bar: Tensor | None = None  # with `hat`, only for gradients
-        self.hat: Tensor | None = None
+        n_half = n * (n + 1) // 2
+        self.half = -(-b * n_half // HALF_BLOCK) * HALF_BLOCK  # pairs i ≤ j, with a tail that stays zero
+        self.pair_high: Tensor | None = None  # only for gradients, see `_allocate_pairs`
+        i, j = torch.triu_indices(n, n)
+        self.pair_of = self._table((i * self.stride + j).tolist())
         table, stream_of, ranges = layout.chunks(self.tune["chunks"])
         self.chunks = len(table)
         self.chunk_table, self.stream_of, self.ranges = (self._table(t) for t in (table, stream_of, ranges))
@@ -139,6 +142,22 @@ class FusedProgram:
             self.layout.weight_tasks(self.at, count, self.tune["weights_rows"], self.tune["weights_columns"])
         )
 
+    def _allocate_pairs(self) -> None:
+        """Operands and result of `by_folded_kernel`."""
+        operand = torch.bfloat16 if self.gradient_precision == "bf16x3" else torch.float32
+
+        def zeros(*shape: int) -> tuple[Tensor, Tensor]:
+            high = torch.zeros(self.members, *shape, dtype=operand, device=self.device)
+            return high, torch.zeros_like(high) if operand is torch.bfloat16 else high
+
+        self.pair_high, self.pair_low = zeros(self.a_rows, 2 * self.half)
+        self.phi_high, self.phi_low = zeros(2 * self.half, self.columns)
+        t = self.tune
+        self.folded_steps = _blocks(2 * self.half, t["folded_k"] * t["folded_splits"])
+        self.splits = _blocks(2 * self.half, t["folded_k"] * self.folded_steps)
+        shape = (self.splits, self.members, self.a_rows, self.columns)
+        self.folded_parts = torch.zeros(shape, device=self.device)
+
     def _table(self, rows: Any) -> Tensor:
         return torch.tensor(rows, dtype=torch.int32, device=self.device)
 
@@ -169,8 +188,8 @@ class FusedProgram:
         With `index` (M, B) the tensors are whole data sets (M, n, ...), and the batch is gathered on the way.
         `sums` (4, M) in float64 collects what `ErrorSums` does. Results are overwritten by the next call.
         """
-        if self.bar is None:
-            self.bar, self.hat = torch.zeros_like(self.x), torch.zeros_like(self.x)
+        if self.pair_high is None:
+            self._allocate_pairs()
         call = Call(self.layout, self.index, parameters, numbers, positions, index)
         authors = loss.weighting == "authors"
         self._values(call, keep=True)
@@ -198,13 +217,18 @@ class FusedProgram:
         self.run_bars(keep)
 
     def _gradient(self, call: Call, by_energy: float) -> None:
+        with aside(self._side):
+            self.run_basis(call)
+            done = torch.cuda.current_stream(self.device).record_event() if self._side is not None else None
         self.run_alpha_dot(call)
         self.run_tangent(call)
         self.run_stream_hats(call, by_energy)
         with aside(self._side):
             self.run_weights(call, by_energy)
         self.run_hats(call)
-        self.run_by_folded(call)
+        if done is not None:
+            torch.cuda.current_stream(self.device).wait_event(done)
+        self.run_by_folded()
         self.run_unfold(call)
 
     def run_prepare(self, call: Call) -> None:
@@ -240,8 +264,10 @@ class FusedProgram:
     def run_bars(self, keep: bool) -> None:
         chain.bars_kernel[self._chain_grid](
             self.x, self.slope, self.alpha_bar, self.chunk_table, self.stream_of,
-            self.bar if keep else self.x, self.parts, self.rows, **self._chain, CHUNKS=self.chunks, KEEP=keep,
-            PRECISION=self.precision, num_warps=self.tune["chain_warps"], num_stages=self.tune["stages"],
+            self.pair_high if keep else self.x, self.pair_low if keep else self.x, self.parts, self.rows,
+            **self._chain, CHUNKS=self.chunks, A_ROWS=self.a_rows, HALF=self.half, KEEP=keep,
+            KEPT=self.gradient_precision, PRECISION=self.precision, num_warps=self.tune["chain_warps"],
+            num_stages=self.tune["stages"],
         )  # fmt: skip
 
     def run_alpha_dot(self, call: Call) -> None:
@@ -254,25 +280,26 @@ class FusedProgram:
     def run_hats(self, call: Call) -> None:
         chain.hats_kernel[self._chain_grid](
             self.x, self.slope, self.alpha_bar, self.alpha_hat, call.positions, call.index, self.by_forces,
-            call.count, self.chunk_table, self.stream_of, self.hat, self.rows, **self._chain,
-            PRECISION=self.gradient_precision, num_warps=self.tune["hats_warps"],
-            num_stages=self.tune["stages"],
+            call.count, self.chunk_table, self.stream_of, self.pair_high, self.pair_low, self.rows,
+            **self._chain, A_ROWS=self.a_rows, HALF=self.half, PRECISION=self.gradient_precision,
+            num_warps=self.tune["hats_warps"], num_stages=self.tune["stages"],
         )  # fmt: skip
 
-    def run_by_folded(self, call: Call) -> None:
-        t, pairs = self.tune, self.batch * self.atoms * self.stride
-        steps = _blocks(pairs, t["folded_pairs"] * t["folded_splits"])
-        self.splits = _blocks(pairs, t["folded_pairs"] * steps)
-        if not hasattr(self, "folded_parts"):
-            shape = (self.splits, self.members, self.a_rows, self.columns)
-            self.folded_parts = torch.zeros(shape, device=self.device)
+    def run_basis(self, call: Call) -> None:
+        overlaps.basis_kernel[(self.half // 16, self.members)](
+            call.mu, self.config.gamma, call.numbers, call.positions, call.index, self.by_forces, call.count,
+            self.pair_of, self.phi_high, self.phi_low, **self._pairs, HALF=self.half, **self._basis, BP=16,
+            PRECISION=self.gradient_precision, num_warps=4,
+        )  # fmt: skip
+
+    def run_by_folded(self) -> None:
+        t = self.tune
         grid = (self.splits, _blocks(self.layout.rows, t["folded_rows"]), self.members)
         overlaps.by_folded_kernel[grid](
-            self.hat, self.bar, call.mu, self.config.gamma, call.numbers, call.positions, call.index,
-            self.by_forces, call.count, self.folded_parts,
-            C=self.layout.rows, A_ROWS=self.a_rows, **self._pairs, **self._basis, BC=t["folded_rows"],
-            BP=t["folded_pairs"], STEPS=steps, SPLITS=self.splits, PRECISION=self.gradient_precision,
-            num_warps=t["folded_warps"], num_stages=t["stages"],
+            self.pair_high, self.pair_low, self.phi_high, self.phi_low, self.folded_parts,
+            A_ROWS=self.a_rows, HALF=self.half, LB=self.columns, BC=t["folded_rows"], BK=t["folded_k"],
+            STEPS=self.folded_steps, PRECISION=self.gradient_precision, num_warps=t["folded_warps"],
+            num_stages=t["folded_stages"],
         )  # fmt: skip
 
     def run_unfold(self, call: Call) -> None:

@@ -2,7 +2,8 @@
 
 The formulas are those of `geomatt.model.chain` and `geomatt.model.dense`; the names match. Layouts:
 
-    X, X', X̄, X̂   (M, C, B, N, NP)      C rows: every (stream, layer, module, f); k = 2 has a row per layer
+    X, X'          (M, C, B, N, NP)      C rows: every (stream, layer, module, f); k = 2 has a row per layer
+    [X̂, X̄]        (M, A_ROWS, 2 · HALF)   both directions of a pair added up, i ≤ j only, B · N(N + 1)/2 each
     α parts        (M, B, layers, chunks, N, NP)   partial sums, added up by whoever reads them
     α, ᾱ, α̂, α̇   (S, M, B, layers, N, NP)
 
@@ -59,6 +60,18 @@ def store_tile(pointer, tile, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexp
     i = tl.arange(0, NT)[:, None]
     j = tl.arange(0, NT)[None, :]
     tl.store(pointer + i * NP + j, tile, mask=(i < N) & (j < NP))
+
+
+@triton.jit
+def store_half(high, low, at, tile, N: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr):
+    """tile + its transpose for the pairs i ≤ j, packed, as operands of `product`; the diagonal once."""
+    i = tl.arange(0, NT)[:, None]
+    j = tl.arange(0, NT)[None, :]
+    both_high, both_low = split(tl.where(i == j, tile, tile + tl.trans(tile)), PRECISION)
+    place = at + (i * (2 * N - 1 - i)) // 2 + j
+    tl.store(high + place, both_high, mask=(i <= j) & (j < N))
+    if PRECISION == "bf16x3":
+        tl.store(low + place, both_low, mask=(i <= j) & (j < N))
 
 
 @triton.jit
@@ -130,11 +143,12 @@ def alpha_kernel(
 
 @triton.jit
 def bars_kernel(
-    x, slope, alpha_bar, table, stream_of, bar, parts, R,
+    x, slope, alpha_bar, table, stream_of, high, low, parts, R,
     C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, A_ROWS: tl.constexpr, HALF: tl.constexpr,
+    KEEP: tl.constexpr, KEPT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """X̄ of a chunk's channels, stored if KEEP, and partial sums of ∂E/∂d = Σ X̄ ∘ X'."""
+    """X̄ of a chunk's channels, stored for KEPT products if KEEP, and partial sums of ∂E/∂d = Σ X̄ ∘ X'."""
     r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
     layer, mb = r % LAYERS, r // LAYERS
     order, row, width = (
@@ -147,6 +161,8 @@ def bars_kernel(
     channel = B * N * NP
     base = ((mb // B).to(tl.int64) * C + row) * channel + (mb % B) * (N * NP)
     module = width * channel
+    to = ((mb // B).to(tl.int64) * A_ROWS + row) * (2 * HALF) + HALF + (mb % B) * (N * (N + 1) // 2)
+    to_module = width * (2 * HALF)
     zero = tl.zeros((NT, NT), tl.float32)
     total = tl.zeros((NT, NT), tl.float32)
     a = load_tile(alpha_bar + (tl.load(stream_of + chunk).to(tl.int64) * R + r) * (N * NP), N, NP, NT)
@@ -155,19 +171,20 @@ def bars_kernel(
     if order == 2:
         total = a * load_tile(slope + base, N, NP, NT)
         if KEEP:
-            store_tile(bar + base, a, N, NP, NT)
+            store_half(high, low, to, a, N, NT, KEPT)
     elif order == 3:
         for f in range(first, last):
             at1 = base + f * channel
             at2 = at1 + module
-            high, low = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            bar1 = product(a_high, a_low, high, low, zero, PRECISION)
-            high, low = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            bar2 = product(at_high, at_low, high, low, zero, PRECISION)
+            x_high, x_low = split(load_tile(x + at2, N, NP, NT), PRECISION)
+            bar1 = product(a_high, a_low, x_high, x_low, zero, PRECISION)
+            x_high, x_low = split(load_tile(x + at1, N, NP, NT), PRECISION)
+            bar2 = product(at_high, at_low, x_high, x_low, zero, PRECISION)
             total += bar1 * load_tile(slope + at1, N, NP, NT) + bar2 * load_tile(slope + at2, N, NP, NT)
             if KEEP:
-                store_tile(bar + at1, bar1, N, NP, NT)
-                store_tile(bar + at2, bar2, N, NP, NT)
+                to1 = to + f * (2 * HALF)
+                store_half(high, low, to1, bar1, N, NT, KEPT)
+                store_half(high, low, to1 + to_module, bar2, N, NT, KEPT)
     else:
         for f in range(first, last):
             at1 = base + f * channel
@@ -176,17 +193,18 @@ def bars_kernel(
             high1, low1 = split(load_tile(x + at1, N, NP, NT), PRECISION)
             high2, low2 = split(load_tile(x + at2, N, NP, NT), PRECISION)
             high3, low3 = split(load_tile(x + at3, N, NP, NT), PRECISION)
-            high, low = split(product(high1, low1, high2, low2, zero, PRECISION), PRECISION)
-            bar3 = product(at_high, at_low, high, low, zero, PRECISION)
-            high, low = split(product(a_high, a_low, high3, low3, zero, PRECISION), PRECISION)  # suffix
-            bar2 = product(high1, low1, high, low, zero, PRECISION)  # transposed, since X_1 is symmetric
-            bar1 = product(high, low, high2, low2, zero, PRECISION)
+            x_high, x_low = split(product(high1, low1, high2, low2, zero, PRECISION), PRECISION)
+            bar3 = product(at_high, at_low, x_high, x_low, zero, PRECISION)
+            x_high, x_low = split(product(a_high, a_low, high3, low3, zero, PRECISION), PRECISION)  # suffix
+            bar2 = product(high1, low1, x_high, x_low, zero, PRECISION)  # transposed, since X_1 is symmetric
+            bar1 = product(x_high, x_low, high2, low2, zero, PRECISION)
             total += bar1 * load_tile(slope + at1, N, NP, NT) + bar2 * load_tile(slope + at2, N, NP, NT)
             total += bar3 * load_tile(slope + at3, N, NP, NT)
             if KEEP:
-                store_tile(bar + at1, bar1, N, NP, NT)
-                store_tile(bar + at2, bar2, N, NP, NT)
-                store_tile(bar + at3, bar3, N, NP, NT)
+                to1 = to + f * (2 * HALF)
+                store_half(high, low, to1, bar1, N, NT, KEPT)
+                store_half(high, low, to1 + to_module, bar2, N, NT, KEPT)
+                store_half(high, low, to1 + 2 * to_module, bar3, N, NT, KEPT)
     store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
 
 
@@ -249,9 +267,10 @@ def alpha_dot_kernel(
 
 @triton.jit
 def hats_kernel(
-    x, slope, alpha_bar, alpha_hat, positions, index, by_forces, count, table, stream_of, hat, R,
+    x, slope, alpha_bar, alpha_hat, positions, index, by_forces, count, table, stream_of,
+    high, low, R,
     C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    LAYERS: tl.constexpr, PRECISION: tl.constexpr,
+    LAYERS: tl.constexpr, A_ROWS: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """X̂ = w X̄ − dX̄/dt of a chunk's channels: the product rule applied to `bars_kernel`."""
     r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
@@ -267,6 +286,8 @@ def hats_kernel(
     channel = B * N * NP
     base = (m * C + row) * channel + (mb % B) * (N * NP)
     module = width * channel
+    to = (m * A_ROWS + row) * (2 * HALF) + (mb % B) * (N * (N + 1) // 2)
+    to_module = width * (2 * HALF)
     structure = m * count + tl.load(index + mb)
     rate = distance_rate(positions + structure * (N * 3), by_forces + mb * (N * 3), N, NT)
     at_alpha = (tl.load(stream_of + chunk).to(tl.int64) * R + r) * (N * NP)
@@ -275,7 +296,7 @@ def hats_kernel(
     a_high, a_low = split(-load_tile(alpha_bar + at_alpha, N, NP, NT), PRECISION)  # −ᾱ: all terms add up
     zero = tl.zeros((NT, NT), tl.float32)
     if order == 2:
-        store_tile(hat + base, h, N, NP, NT)
+        store_half(high, low, to, h, N, NT, PRECISION)
     elif order == 3:
         ht_high, ht_low, at_high, at_low = (
             tl.trans(h_high),
@@ -285,17 +306,18 @@ def hats_kernel(
         )
         for f in range(first, last):
             at1 = base + f * channel
+            to1 = to + f * (2 * HALF)
             at2 = at1 + module
-            high, low = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            hat1 = product(h_high, h_low, high, low, zero, PRECISION)
-            high, low = split(rate * load_tile(slope + at2, N, NP, NT), PRECISION)
-            hat1 = product(a_high, a_low, high, low, hat1, PRECISION)
-            store_tile(hat + at1, hat1, N, NP, NT)
-            high, low = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            hat2 = product(ht_high, ht_low, high, low, zero, PRECISION)
-            high, low = split(rate * load_tile(slope + at1, N, NP, NT), PRECISION)
-            hat2 = product(at_high, at_low, high, low, hat2, PRECISION)
-            store_tile(hat + at2, hat2, N, NP, NT)
+            x_high, x_low = split(load_tile(x + at2, N, NP, NT), PRECISION)
+            hat1 = product(h_high, h_low, x_high, x_low, zero, PRECISION)
+            x_high, x_low = split(rate * load_tile(slope + at2, N, NP, NT), PRECISION)
+            hat1 = product(a_high, a_low, x_high, x_low, hat1, PRECISION)
+            store_half(high, low, to1, hat1, N, NT, PRECISION)
+            x_high, x_low = split(load_tile(x + at1, N, NP, NT), PRECISION)
+            hat2 = product(ht_high, ht_low, x_high, x_low, zero, PRECISION)
+            x_high, x_low = split(rate * load_tile(slope + at1, N, NP, NT), PRECISION)
+            hat2 = product(at_high, at_low, x_high, x_low, hat2, PRECISION)
+            store_half(high, low, to1 + to_module, hat2, N, NT, PRECISION)
     else:
         ht_high, ht_low, at_high, at_low = (
             tl.trans(h_high),
@@ -305,6 +327,7 @@ def hats_kernel(
         )
         for f in range(first, last):
             at1 = base + f * channel
+            to1 = to + f * (2 * HALF)
             at2 = at1 + module
             at3 = at2 + module
             high1, low1 = split(load_tile(x + at1, N, NP, NT), PRECISION)
@@ -314,21 +337,21 @@ def hats_kernel(
             prefix = product(high1, low1, high2, low2, zero, PRECISION)
             prefix_dot = product(dot_high1, dot_low1, high2, low2, zero, PRECISION)
             prefix_dot = product(high1, low1, dot_high2, dot_low2, prefix_dot, PRECISION)
-            high, low = split(prefix, PRECISION)
-            hat3 = product(ht_high, ht_low, high, low, zero, PRECISION)
-            high, low = split(prefix_dot, PRECISION)
-            hat3 = product(at_high, at_low, high, low, hat3, PRECISION)
-            store_tile(hat + at3, hat3, N, NP, NT)
-            high, low = split(load_tile(x + at3, N, NP, NT), PRECISION)
-            suffix = product(a_high, a_low, high, low, zero, PRECISION)  # with −ᾱ, so negative
-            suffix_hat = product(h_high, h_low, high, low, zero, PRECISION)
-            high, low = split(rate * load_tile(slope + at3, N, NP, NT), PRECISION)
-            suffix_hat = product(a_high, a_low, high, low, suffix_hat, PRECISION)
+            x_high, x_low = split(prefix, PRECISION)
+            hat3 = product(ht_high, ht_low, x_high, x_low, zero, PRECISION)
+            x_high, x_low = split(prefix_dot, PRECISION)
+            hat3 = product(at_high, at_low, x_high, x_low, hat3, PRECISION)
+            store_half(high, low, to1 + 2 * to_module, hat3, N, NT, PRECISION)
+            x_high, x_low = split(load_tile(x + at3, N, NP, NT), PRECISION)
+            suffix = product(a_high, a_low, x_high, x_low, zero, PRECISION)  # with −ᾱ, so negative
+            suffix_hat = product(h_high, h_low, x_high, x_low, zero, PRECISION)
+            x_high, x_low = split(rate * load_tile(slope + at3, N, NP, NT), PRECISION)
+            suffix_hat = product(a_high, a_low, x_high, x_low, suffix_hat, PRECISION)
             hat_high, hat_low = split(suffix_hat, PRECISION)
-            high, low = split(suffix, PRECISION)
+            x_high, x_low = split(suffix, PRECISION)
             hat2 = product(high1, low1, hat_high, hat_low, zero, PRECISION)
-            hat2 = product(dot_high1, dot_low1, high, low, hat2, PRECISION)
-            store_tile(hat + at2, hat2, N, NP, NT)
+            hat2 = product(dot_high1, dot_low1, x_high, x_low, hat2, PRECISION)
+            store_half(high, low, to1 + to_module, hat2, N, NT, PRECISION)
             hat1 = product(hat_high, hat_low, high2, low2, zero, PRECISION)
-            hat1 = product(high, low, dot_high2, dot_low2, hat1, PRECISION)
-            store_tile(hat + at1, hat1, N, NP, NT)
+            hat1 = product(x_high, x_low, dot_high2, dot_low2, hat1, PRECISION)
+            store_half(high, low, to1, hat1, N, NT, PRECISION)

@@ -161,12 +161,15 @@ class Call:
 def flat(parameters: Parameters, layout: Layout) -> Tensor:
     """θ (M, n): the matrix the parameters are views of, or a copy if they are not."""
     first = parameters[next(iter(layout.at))]
-    start, stride = first.storage_offset(), first.stride(0)
+    start = first.storage_offset()
+    stride = first.stride(0) if len(first) > 1 else layout.parameters  # of one row it means nothing
     views = all(
-        p.data_ptr() == first.data_ptr() + 4 * at and p.stride(0) == stride and p[0].is_contiguous()
+        p.data_ptr() == first.data_ptr() + 4 * at
+        and (p.stride(0) == stride or len(first) == 1)
+        and p[0].is_contiguous()
         for p, at in ((parameters[name], at) for name, at in layout.at.items())
     )
-    if views and (stride >= layout.parameters or len(first) == 1):
+    if views and stride >= layout.parameters:
         return first.as_strided((len(first), layout.parameters), (stride, 1), start)
     return torch.cat([parameters[name].reshape(len(first), -1) for name in layout.at], 1)
 

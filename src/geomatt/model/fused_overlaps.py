@@ -139,43 +139,66 @@ def overlaps_kernel(
 
 
 @triton.jit
-def by_folded_kernel(
-    hat, bar, mu, gamma, numbers, positions, index, by_forces, count, parts,
-    C: tl.constexpr, A_ROWS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr,
-    L: tl.constexpr, LB: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, STEPS: tl.constexpr,
-    SPLITS: tl.constexpr, PRECISION: tl.constexpr,
+def basis_kernel(
+    mu, gamma, numbers, positions, index, by_forces, count, pair_of, high, low,
+    B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, HALF: tl.constexpr, L: tl.constexpr,
+    LB: tl.constexpr, BP: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """∂loss/∂A = X̂ Φ̂ − X̄ (ḋ Φ̂'), partial sums over STEPS · BP pair slots: (SPLITS, M, A_ROWS, LB)."""
+    """Φ̂ and −ḋ Φ̂' of the pairs i ≤ j as operands of `product`: (M, 2 · HALF, LB)."""
+    m = tl.program_id(1).to(tl.int64)
+    p = tl.program_id(0) * BP + tl.arange(0, BP)
+    pairs = N * (N + 1) // 2
+    slot = (p // pairs) * (N * NP) + tl.load(pair_of + p % pairs)
+    d, inverse, real, at_i, at_j, b, i, j = pair_geometry(numbers, positions, index, m, count, slot, B, N, NP)
+    rate = tl.zeros((BP,), tl.float32)
+    at = (m * B + b) * N
+    for k in tl.static_range(3):
+        e = tl.load(positions + at_i * 3 + k, mask=real, other=0.0)
+        e -= tl.load(positions + at_j * 3 + k, mask=real, other=0.0)
+        r_dot = tl.load(by_forces + (at + i) * 3 + k, mask=real, other=0.0)
+        r_dot -= tl.load(by_forces + (at + j) * 3 + k, mask=real, other=0.0)
+        rate += e * inverse * r_dot
+    l = tl.arange(0, LB)
+    centre = tl.load(mu + m * L + l, mask=l < L, other=1e6)
+    offset = d[:, None] - centre[None, :]  # (BP, LB)
+    exponent = gamma * offset * offset
+    phi = tl.where((exponent < EXPONENT_LIMIT) & real[:, None], tl.exp(-exponent), 0.0)
+    slope_high, slope_low = split((2.0 * gamma) * rate[:, None] * offset * phi, PRECISION)
+    phi_high, phi_low = split(tl.where((l == L)[None, :] & real[:, None], 1.0, phi), PRECISION)
+    to = (m * (2 * HALF) + p[:, None]) * LB + l[None, :]
+    tl.store(high + to, phi_high)
+    tl.store(high + HALF * LB + to, slope_high)
+    if PRECISION == "bf16x3":
+        tl.store(low + to, phi_low)
+        tl.store(low + HALF * LB + to, slope_low)
+
+
+@triton.jit
+def by_folded_kernel(
+    pair_high, pair_low, phi_high, phi_low, parts,
+    A_ROWS: tl.constexpr, HALF: tl.constexpr, LB: tl.constexpr, BC: tl.constexpr, BK: tl.constexpr,
+    STEPS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """∂loss/∂A = [X̂, X̄] [Φ̂, −ḋ Φ̂'], partial sums over STEPS · BK pairs: (splits, M, A_ROWS, LB).
+
+    A plain matrix product: nothing between loads and tensor cores, so that the loads can run ahead.
+    """
     part, m = tl.program_id(0), tl.program_id(2).to(tl.int64)
     row = tl.program_id(1) * BC + tl.arange(0, BC)
     l = tl.arange(0, LB)
-    centre = tl.load(mu + m * L + l, mask=l < L, other=1e6)
+    k = tl.arange(0, BK)
+    a_at = (m * A_ROWS + row[:, None]) * (2 * HALF) + k[None, :]
+    b_at = (m * (2 * HALF) + k[:, None]) * LB + l[None, :]
     total = tl.zeros((BC, LB), tl.float32)
-    at_row = (m * C + row[:, None]) * (B * N * NP)
-    for step in range(0, STEPS):
-        p = (part * STEPS + step) * BP + tl.arange(0, BP)
-        d, inverse, real, at_i, at_j, b, i, j = pair_geometry(
-            numbers, positions, index, m, count, p, B, N, NP
-        )
-        inside = (row < C)[:, None] & (b < B)[None, :]
-        rate = tl.zeros((BP,), tl.float32)
-        for k in tl.static_range(3):
-            e = tl.load(positions + at_i * 3 + k, mask=real, other=0.0)
-            e -= tl.load(positions + at_j * 3 + k, mask=real, other=0.0)
-            at = (m * B + b) * N
-            r_dot = tl.load(by_forces + (at + i) * 3 + k, mask=real, other=0.0)
-            r_dot -= tl.load(by_forces + (at + j) * 3 + k, mask=real, other=0.0)
-            rate += e * inverse * r_dot
-        offset = d[:, None] - centre[None, :]  # (BP, LB)
-        exponent = gamma * offset * offset
-        phi = tl.where((exponent < EXPONENT_LIMIT) & real[:, None], tl.exp(-exponent), 0.0)
-        phi_high, phi_low = split((2.0 * gamma) * rate[:, None] * offset * phi, PRECISION)  # −ḋ Φ̂'
-        high, low = split(tl.load(bar + at_row + p[None, :], mask=inside, other=0.0), PRECISION)
-        total = product(high, low, phi_high, phi_low, total, PRECISION)
-        phi = tl.where((l == L)[None, :] & real[:, None], 1.0, phi)
-        phi_high, phi_low = split(phi, PRECISION)
-        high, low = split(tl.load(hat + at_row + p[None, :], mask=inside, other=0.0), PRECISION)
-        total = product(high, low, phi_high, phi_low, total, PRECISION)
+    for start in range(part * STEPS * BK, min((part + 1) * STEPS * BK, 2 * HALF), BK):
+        a_high = tl.load(pair_high + a_at + start)
+        b_high = tl.load(phi_high + b_at + start * LB)
+        if PRECISION == "bf16x3":
+            a_low = tl.load(pair_low + a_at + start)
+            b_low = tl.load(phi_low + b_at + start * LB)
+        else:
+            a_low, b_low = a_high, b_high
+        total = product(a_high, a_low, b_high, b_low, total, PRECISION)
     to = ((part * tl.num_programs(2) + m) * A_ROWS + row[:, None]) * LB + l[None, :]
     tl.store(parts + to, total)
 
