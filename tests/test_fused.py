@@ -24,7 +24,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PRECISION, TOLERANCE = ("bf16x3", 3e-4) if DEVICE == "cuda" else ("ieee", 2e-6)
 SMALL = {  # few and small programs: the interpreter runs them one after the other
     "chunks": 1, "overlap_rows": 64, "overlap_pairs": 128, "overlap_k": 16, "folded_rows": 64,
-    "folded_splits": 2, "folded_k": 32, "weights_rows": 32, "weights_columns": 32,
+    "folded_splits": 2, "folded_k": 32,
 }  # fmt: skip
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -181,3 +181,4 @@ def test_supports(fused: ModuleType) -> None:
     assert supports(ModelConfig((1, 6)), 21)
     assert not supports(ModelConfig((1, 6)), 65)
     assert not supports(ModelConfig((1, 6), orders=(2, 5)), 21)
+    assert not supports(ModelConfig((1, 6), layers=6), 21)

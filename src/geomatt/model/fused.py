@@ -1,8 +1,9 @@
-"""The sweeps of `DenseProgram` as seventeen fat Triton kernels, for training many small structures on a GPU.
+"""The sweeps of `DenseProgram` as nineteen fat Triton kernels, for training many small structures on a GPU.
 
 Same formulas, same results. All buffers are allocated once, so a step can be captured as a CUDA graph; the
 order of every sum is fixed, so results repeat bit by bit. The kernels are in `fused_overlaps` (positions to
-overlaps), `fused_chain` (overlaps to α), `fused_streams` (α to energies and errors) and `fused_update`.
+overlaps), `fused_chain` (overlaps to α), `fused_streams` (α to energies and errors), `fused_vectors` (what
+the streams share) and `fused_update`.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from geomatt.model import fused_chain as chain
 from geomatt.model import fused_overlaps as overlaps
 from geomatt.model import fused_streams as streams
 from geomatt.model import fused_update as update
+from geomatt.model import fused_vectors as vectors
 from geomatt.model.config import ModelConfig
 from geomatt.model.dense import Parameters
-from geomatt.model.fused_layout import Call, Layout, aside
+from geomatt.model.fused_layout import Call, Layout, aside, blocks, coefficients, defaults, power
 
 PREPARE_ROWS = 16  # rows of A in a program of prepare and unfold
-COPY_BLOCK = 2048
 HALF_BLOCK = 64  # folded_k must divide it
 
 
@@ -38,7 +39,7 @@ class FusedProgram:
     """Buffers and launches for M networks on batches of B structures of N atoms.
 
     `precision` is "bf16x3" (errors near 1e-5) or one of tl.dot's for float32: "tf32x3", "ieee", "tf32".
-    `tune` overrides what `_defaults` chooses.
+    `tune` overrides what `defaults` chooses.
     """
 
     def __init__(
@@ -57,11 +58,12 @@ class FusedProgram:
         self.device = torch.device(device)
         self.precision, self.gradient_precision = precision, gradient_precision or precision
         self.layout = Layout(config)
-        self.rows = members * batch * config.layers  # R
-        self.tune = {**self._defaults(), **(tune or {})}
+        self.rows = members * batch * config.layers
+        self.coefficients = coefficients(config)  # R
+        self.tune = {**defaults(members, atoms), **(tune or {})}
         self.stride = -(-atoms // 4) * 4  # NP
-        self.tile = max(16, _power(atoms))  # NT
-        self.columns = _power(config.basis_size + 1)  # LB
+        self.tile = max(16, power(atoms))  # NT
+        self.columns = power(config.basis_size + 1)  # LB
         self.a_rows = -(-self.layout.rows // 128) * 128
         self.index = torch.arange(batch, device=self.device).expand(members, -1).contiguous()
         self._allocate()
@@ -69,21 +71,9 @@ class FusedProgram:
 
     @staticmethod
     def supports(config: ModelConfig, atoms: int) -> bool:
-        """Whether the kernels exist for this model: orders up to 4, up to 64 atoms."""
-        return max(config.orders) <= 4 and atoms <= 64 and config.features <= 256
-
-    def _defaults(self) -> dict[str, int]:
-        """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided."""
-        few = self.members < 8  # a GPU is not full with these
-        chain_warps = 4 if self.atoms > 32 else 1
-        return {
-            "chunks": 16 if few else 4, "chain_warps": chain_warps, "hats_warps": chain_warps,
-            "overlap_rows": 128, "overlap_pairs": 64, "overlap_k": 32, "overlap_warps": 4,
-            "folded_rows": 128, "folded_k": 64, "folded_warps": 8,
-            "folded_splits": 19 if few else 2, "folded_stages": 3,
-            "stream_warps": 8 if few else 4, "group": 8,
-            "weights_rows": 64, "weights_columns": 64, "weights_warps": 4, "stages": 1,
-        }  # fmt: skip
+        """Whether the kernels exist for this model: orders up to 4, few atoms, elements, layers."""
+        small = config.features <= 256 and coefficients(config) <= 128
+        return max(config.orders) <= 4 and atoms <= 64 and small
 
     def _allocate(self) -> None:
         c, layout = self.config, self.layout
@@ -96,9 +86,6 @@ class FusedProgram:
         self.a_high = zeros(m, self.a_rows, self.columns, dtype=operand)
         self.a_low = torch.zeros_like(self.a_high) if operand is torch.bfloat16 else self.a_high
         self.constant = zeros(m, layout.constants)
-        self.w_count = -(-(layout.size("W") + layout.size("hidden.weight")) // 16) * 16
-        self.w_high = zeros(m, self.w_count, dtype=operand)
-        self.w_low = torch.zeros_like(self.w_high) if operand is torch.bfloat16 else self.w_high
         self.x = zeros(m, layout.rows, b, n, self.stride)
         self.slope = torch.zeros_like(self.x)
         n_half = n * (n + 1) // 2
@@ -106,41 +93,24 @@ class FusedProgram:
         self.pair_high: Tensor | None = None  # only for gradients, see `_allocate_pairs`
         i, j = torch.triu_indices(n, n)
         self.pair_of = self._table((i * self.stride + j).tolist())
-        table, stream_of, ranges = layout.chunks(self.tune["chunks"])
-        self.chunks = len(table)
-        self.chunk_table, self.stream_of, self.ranges = (self._table(t) for t in (table, stream_of, ranges))
-        self.prepare_table = self._table(layout.prepare_tasks(PREPARE_ROWS, COPY_BLOCK))
+        self.chunk_table, self.stream_of, self.ranges = map(self._table, layout.chunks(self.tune["chunks"]))
+        self.chunks = len(self.chunk_table)
+        self.prepare_table = self._table(layout.prepare_tasks(PREPARE_ROWS))
         self.unfold_table = self._table(layout.unfold_tasks(PREPARE_ROWS))
         self.parts = zeros(self.rows, self.chunks, n, self.stride)
-        streams_count = len(c.orders)
+        s, h, r, v = len(c.orders), layout.hidden, self.coefficients, c.features
         self.alpha, self.alpha_bar, self.alpha_dot, self.alpha_hat = (
-            zeros(streams_count, self.rows, n, self.stride) for _ in range(4)
+            zeros(s, self.rows, n, self.stride) for _ in range(4)
         )
-        self._allocate_work()
+        self.read_high = zeros(s, m, r, h, dtype=operand)
+        self.read_low = torch.zeros_like(self.read_high) if operand is torch.bfloat16 else self.read_high
+        self.vectors, self.vector_hats = zeros(s, m, r, v), zeros(s, m, r, v)
+        self.c, self.c_dot, self.c_bar = (zeros(s, m * b, n, r) for _ in range(3))
+        self.hidden_part, self.hidden = zeros(s, m * b, n, h), zeros(m * b, n, h)
+        self.q_parts, self.output_parts = zeros(s, m * b, r, h), zeros(m * b, h + 1)
         self.energy, self.energy_error = zeros(m, b), zeros(m, b)
         self.force_error, self.by_forces = zeros(m, b, n, 3), zeros(m, b, n, 3)
         self.gradient_buffer = zeros(m, layout.parameters)
-
-    def _allocate_work(self) -> None:
-        """One buffer for all features, so that `weights_kernel` can address them by offsets."""
-        c, count = self.config, self.batch * self.atoms
-        s, layers, v, h = len(c.orders), c.layers, c.features, self.layout.hidden
-        sizes = {
-            "v": s * (layers + 1) * v, "v_dot": s * (layers + 1) * v, "u": s * layers * v,
-            "u_dot": s * layers * v, "g_bar": s * layers * v, "u_bar": s * layers * v,
-            "u_hat": s * layers * v, "g_hat": s * v, "hidden_part": s * h, "hidden": h, "hidden_bar": h,
-            "hidden_hat": h, "output_hat": h,
-        }  # fmt: skip
-        self.at: dict[str, int] = {}
-        total = 0
-        for name, size in sizes.items():
-            self.at[name] = total
-            total += -(-size * count // 16) * 16
-        self.work = torch.zeros(self.members, total, device=self.device)
-        self.buffer = {name: self.work.view(-1)[at:] for name, at in self.at.items()}
-        self.weights_table = self._table(
-            self.layout.weight_tasks(self.at, count, self.tune["weights_rows"], self.tune["weights_columns"])
-        )
 
     def _allocate_pairs(self) -> None:
         """Operands and result of `by_folded_kernel`."""
@@ -153,8 +123,8 @@ class FusedProgram:
         self.pair_high, self.pair_low = zeros(self.a_rows, 2 * self.half)
         self.phi_high, self.phi_low = zeros(2 * self.half, self.columns)
         t = self.tune
-        self.folded_steps = _blocks(2 * self.half, t["folded_k"] * t["folded_splits"])
-        self.splits = _blocks(2 * self.half, t["folded_k"] * self.folded_steps)
+        self.folded_steps = blocks(2 * self.half, t["folded_k"] * t["folded_splits"])
+        self.splits = blocks(2 * self.half, t["folded_k"] * self.folded_steps)
         shape = (self.splits, self.members, self.a_rows, self.columns)
         self.folded_parts = torch.zeros(shape, device=self.device)
 
@@ -209,9 +179,13 @@ class FusedProgram:
 
     def _values(self, call: Call, keep: bool) -> None:
         """Energies and ∂E/∂d; X̄ is kept for a gradient."""
+        with aside(self._side):
+            self.run_vectors(call)
+            done = self._event()
         self.run_prepare(call)
         self.run_overlaps(call)
         self.run_alpha()
+        self._wait(done)
         self.run_forward(call)
         self.run_adjoint(call)
         self.run_bars(keep)
@@ -219,32 +193,38 @@ class FusedProgram:
     def _gradient(self, call: Call, by_energy: float) -> None:
         with aside(self._side):
             self.run_basis(call)
-            done = torch.cuda.current_stream(self.device).record_event() if self._side is not None else None
+            done = self._event()
         self.run_alpha_dot(call)
-        self.run_tangent(call)
+        self.run_tangent()
         self.run_stream_hats(call, by_energy)
         with aside(self._side):
-            self.run_weights(call, by_energy)
+            self.run_weights(call)
         self.run_hats(call)
-        if done is not None:
-            torch.cuda.current_stream(self.device).wait_event(done)
+        self._wait(done)
         self.run_by_folded()
         self.run_unfold(call)
+
+    def _event(self) -> torch.cuda.Event | None:
+        """The place the current stream has reached."""
+        return None if self._side is None else torch.cuda.current_stream(self.device).record_event()
+
+    def _wait(self, event: torch.cuda.Event | None) -> None:
+        if event is not None:
+            torch.cuda.current_stream(self.device).wait_event(event)
 
     def run_prepare(self, call: Call) -> None:
         overlaps.prepare_kernel[(len(self.prepare_table), self.members)](
             call.theta, call.theta_stride, call.mu, self.config.gamma, self.a_high, self.a_low, self.constant,
-            self.w_high, self.w_low, self.prepare_table,
-            COPY_TO=self.w_count, **self._basis, A_ROWS=self.a_rows, CONSTANTS=self.layout.constants,
-            BIAS=self.config.bias, ROWS=PREPARE_ROWS, BLOCK=COPY_BLOCK, COLUMNS=self.prepare_table.shape[1],
+            self.prepare_table, **self._basis, A_ROWS=self.a_rows, CONSTANTS=self.layout.constants,
+            BIAS=self.config.bias, ROWS=PREPARE_ROWS, COLUMNS=self.prepare_table.shape[1],
             PRECISION=self.precision, num_warps=4,
         )  # fmt: skip
 
     def run_overlaps(self, call: Call) -> None:
         t, pairs = self.tune, self.batch * self.atoms * self.stride
         grid = (
-            _blocks(pairs, t["overlap_pairs"]),
-            _blocks(self.layout.rows, t["overlap_rows"]),
+            blocks(pairs, t["overlap_pairs"]),
+            blocks(self.layout.rows, t["overlap_rows"]),
             self.members,
         )
         overlaps.overlaps_kernel[grid](
@@ -294,7 +274,7 @@ class FusedProgram:
 
     def run_by_folded(self) -> None:
         t = self.tune
-        grid = (self.splits, _blocks(self.layout.rows, t["folded_rows"]), self.members)
+        grid = (self.splits, blocks(self.layout.rows, t["folded_rows"]), self.members)
         overlaps.by_folded_kernel[grid](
             self.pair_high, self.pair_low, self.phi_high, self.phi_low, self.folded_parts,
             A_ROWS=self.a_rows, HALF=self.half, LB=self.columns, BC=t["folded_rows"], BK=t["folded_k"],
@@ -311,73 +291,76 @@ class FusedProgram:
             PARAMETERS=self.layout.parameters, num_warps=4,
         )  # fmt: skip
 
-    def run_forward(self, call: Call) -> None:
-        buffer, at = self.buffer, self.layout.at
-        streams.forward_kernel[self._stream_grid](
-            call.numbers, call.index, call.elements, call.count, call.theta, call.theta_stride, self.w_high,
-            self.w_low, self.w_count, self.parts, self.chunks, self.ranges, self.alpha, buffer["v"],
-            buffer["u"], buffer["hidden_part"], self.work.shape[1], self.layout.scale, self.rows,
-            AT_EMBEDDING=at["embedding"], AT_B=at["b"], AT_HIDDEN=self.layout.size("W"),
-            ELEMENTS=len(self.config.elements), G=self.tune["group"], **self._stream,
-            PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+    def run_vectors(self, call: Call) -> None:
+        at = self.layout.at
+        vectors.vectors_kernel[(len(self.config.orders), self.members)](
+            call.theta, call.theta_stride, self.vectors, self.read_high, self.read_low, self.layout.scale,
+            AT_EMBEDDING=at["embedding"], AT_W=at["W"], AT_B=at["b"], AT_HIDDEN=at["hidden.weight"],
+            S=len(self.config.orders), **self._stream, **self._features, PRECISION=self.precision,
+            num_warps=self.tune["vectors_warps"], num_stages=1,
         )  # fmt: skip
 
-    def run_adjoint(self, call: Call) -> None:
-        buffer, at = self.buffer, self.layout.at
-        streams.adjoint_kernel[self._stream_grid](
-            call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.w_high,
-            self.w_low, self.w_count, self.alpha, buffer["u"], buffer["hidden_part"], buffer["hidden"],
-            buffer["hidden_bar"], buffer["g_bar"], buffer["u_bar"], self.alpha_bar, self.energy,
-            self.work.shape[1], self.layout.scale, self.rows,
-            AT_HIDDEN=self.layout.size("W"), AT_HIDDEN_BIAS=at["hidden.bias"], AT_OUTPUT=at["output.weight"],
-            AT_OUTPUT_BIAS=at["output.bias"], FORCES=True, **self._stream, PRECISION=self.precision,
+    def run_forward(self, call: Call) -> None:
+        streams.forward_kernel[self._stream_grid](
+            call.numbers, call.index, call.elements, call.count, self.read_high, self.read_low, self.parts,
+            self.chunks, self.ranges, self.alpha, self.c, self.hidden_part, self.rows,
+            G=self.tune["group"], **self._pairs, NT=self.tile, **self._stream, PRECISION=self.precision,
             num_warps=self.tune["stream_warps"], num_stages=1,
         )  # fmt: skip
 
+    def run_adjoint(self, call: Call) -> None:
+        at = self.layout.at
+        streams.adjoint_kernel[self._stream_grid](
+            call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.read_high,
+            self.read_low, self.alpha, self.c, self.c_bar, self.hidden_part, self.hidden, self.alpha_bar,
+            self.energy, self.rows, AT_HIDDEN_BIAS=at["hidden.bias"], AT_OUTPUT=at["output.weight"],
+            AT_OUTPUT_BIAS=at["output.bias"], S=len(self.config.orders), **self._pairs, NT=self.tile,
+            **self._stream, PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+        )  # fmt: skip
+
     def _errors(self, call: Call, energy: Tensor | None, forces: Tensor | None, authors: bool) -> None:
-        rows = 8
-        streams.forces_kernel[(self.members * self.batch, _blocks(self.atoms, rows))](
+        streams.forces_kernel[(self.members * self.batch, blocks(self.atoms, 8))](
             self.parts, call.numbers, call.positions, call.index, self.energy,
             self.energy if energy is None else energy.contiguous(),
             self.energy if forces is None else forces.contiguous(),
             self.energy_error, self.force_error, self.by_forces, call.count, 2.0 / self.batch,
-            PARTS=self.chunks * self.config.layers, G=16, ROWS=rows, AUTHORS=authors,
+            PARTS=self.chunks * self.config.layers, G=16, ROWS=8, AUTHORS=authors,
             TARGETS=0 if energy is None else 1 if forces is None else 2, **self._pairs, NT=self.tile,
             num_warps=4,
         )  # fmt: skip
 
-    def run_tangent(self, call: Call) -> None:
-        buffer = self.buffer
+    def run_tangent(self) -> None:
         streams.tangent_kernel[self._stream_grid](
-            self.w_high, self.w_low, self.w_count, self.parts, self.chunks, self.ranges, self.alpha,
-            self.alpha_dot, buffer["u"], buffer["v_dot"], buffer["u_dot"], buffer["hidden_part"],
-            self.work.shape[1], self.layout.scale, self.rows,
-            AT_HIDDEN=self.layout.size("W"), G=self.tune["group"], **self._stream,
-            PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+            self.read_high, self.read_low, self.parts, self.chunks, self.ranges, self.alpha, self.alpha_dot,
+            self.c, self.c_dot, self.hidden_part, self.rows, G=self.tune["group"], **self._pairs,
+            NT=self.tile, **self._stream, PRECISION=self.precision, num_warps=self.tune["stream_warps"],
+            num_stages=1,
         )  # fmt: skip
 
     def run_stream_hats(self, call: Call, by_energy: float) -> None:
-        buffer = self.buffer
         streams.stream_hats_kernel[self._stream_grid](
-            call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.w_high,
-            self.w_low, self.w_count, self.alpha, self.alpha_dot, buffer["u"], buffer["u_dot"],
-            buffer["g_bar"], buffer["hidden_part"], buffer["hidden"], buffer["hidden_hat"],
-            buffer["output_hat"], buffer["u_hat"], buffer["g_hat"], self.alpha_hat, self.energy_error,
-            by_energy, self.work.shape[1], self.layout.scale, self.rows,
-            AT_HIDDEN=self.layout.size("W"), AT_OUTPUT=self.layout.at["output.weight"], **self._stream,
-            PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
+            call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.read_high,
+            self.read_low, self.alpha, self.alpha_dot, self.c, self.c_dot, self.c_bar, self.hidden_part,
+            self.hidden, self.alpha_hat, self.q_parts, self.output_parts, self.energy_error, by_energy,
+            self.rows, AT_OUTPUT=self.layout.at["output.weight"], S=len(self.config.orders), **self._pairs,
+            NT=self.tile, **self._stream, PRECISION=self.precision, num_warps=self.tune["stream_warps"],
+            num_stages=1,
         )  # fmt: skip
 
-    def run_weights(self, call: Call, by_energy: float) -> None:
-        t = self.tune
-        update.weights_kernel[(len(self.weights_table), self.members)](
-            self.work, self.work.shape[1], self.weights_table, self.gradient_buffer, call.numbers, call.index,
-            call.elements, self.energy_error, by_energy, self.layout.scale, call.count,
-            AT_G_HAT=self.at["g_hat"], AT_OUTPUT_HAT=self.at["output_hat"],
-            ELEMENTS=len(self.config.elements), PARAMETERS=self.layout.parameters, S=len(self.config.orders),
-            B=self.batch, N=self.atoms, V=self.config.features, H=self.layout.hidden, BM=t["weights_rows"],
-            BN=t["weights_columns"], BK=32, COLUMNS=self.weights_table.shape[1],
-            PRECISION=self.gradient_precision, num_warps=t["weights_warps"], num_stages=t["stages"],
+    def run_weights(self, call: Call) -> None:
+        c, at, v, h = self.config, self.layout.at, self.config.features, self.layout.hidden
+        vectors.weights_kernel[(len(c.orders), self.members)](
+            call.theta, call.theta_stride, self.vectors, self.vector_hats, self.q_parts, self.gradient_buffer,
+            self.layout.scale, AT_W=at["W"], AT_B=at["b"], AT_HIDDEN=at["hidden.weight"],
+            AT_HIDDEN_BIAS=at["hidden.bias"], PARAMETERS=self.layout.parameters, S=len(c.orders),
+            B=self.batch, **self._stream, **self._features, PRECISION=self.gradient_precision,
+            num_warps=self.tune["vectors_warps"], num_stages=1,
+        )  # fmt: skip
+        vectors.ends_kernel[(blocks(max(len(c.elements) * v, h + 1), 256), self.members)](
+            self.vector_hats, self.output_parts, self.gradient_buffer, AT_EMBEDDING=at["embedding"],
+            AT_OUTPUT=at["output.weight"], AT_OUTPUT_BIAS=at["output.bias"],
+            PARAMETERS=self.layout.parameters, S=len(c.orders), E=len(c.elements), R=self.coefficients,
+            B=self.batch, V=v, H=h, BLOCK=256, num_warps=4,
         )  # fmt: skip
 
     # ---- arguments many kernels share ---------------------------------------------------------------
@@ -400,21 +383,17 @@ class FusedProgram:
 
     @property
     def _stream(self) -> dict[str, int]:
-        c, hidden = self.config, self.layout.hidden
+        hidden, r = self.layout.hidden, self.coefficients
         return {
-            "S": len(c.orders), "LAYERS": c.layers, **self._pairs, "NT": self.tile, "V": c.features,
-            "VP": max(16, _power(c.features)), "H": hidden, "BH": min(64, max(16, _power(hidden))),
+            "E": len(self.config.elements), "R": r, "RT": max(16, power(r)), "LAYERS": self.config.layers,
+            "H": hidden, "BH": min(64, max(16, power(hidden))),
         }  # fmt: skip
+
+    @property
+    def _features(self) -> dict[str, int]:
+        v = self.config.features
+        return {"V": v, "VP": max(16, power(v)), "BV": min(64, max(16, power(v)))}
 
     @property
     def _stream_grid(self) -> tuple[int, int]:
         return len(self.config.orders), self.members * self.batch
-
-
-def _blocks(count: int, size: int) -> int:
-    return -(-count // size)
-
-
-def _power(count: int) -> int:
-    """The next power of two."""
-    return 1 << (count - 1).bit_length()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -62,7 +61,7 @@ class Layout:
         order = self.config.orders[s]
         return q, k, q_bias, k_bias, self.config.layers * (order - 1) * self.config.width(order)
 
-    def prepare_tasks(self, rows: int, copy: int) -> list[list[int]]:
+    def prepare_tasks(self, rows: int) -> list[list[int]]:
         tasks = []
         size = self.config.basis_size
         for s, order in enumerate(self.config.orders):
@@ -75,12 +74,6 @@ class Layout:
                     [int(order == 2), q + f * size, k + f * size, q_bias + f, k_bias + f, row,
                      self.constant_of[s] + f, min(step, count - f)]
                 )  # fmt: skip
-        to = 0
-        for name in ("W", "hidden.weight"):
-            for first in range(0, self.size(name), copy):
-                length = min(copy, self.size(name) - first)
-                tasks.append([2, self.at[name] + first, to + first, 0, 0, 0, 0, length])
-            to += self.size(name)
         return tasks
 
     def unfold_tasks(self, rows: int) -> list[list[int]]:
@@ -96,39 +89,6 @@ class Layout:
                         [q + f * size, k + f * size, q_bias + f, k_bias + f, row, int(order != 2),
                          self.constant_of[s] + f, min(rows, first + width - f)]
                     )  # fmt: skip
-        return tasks
-
-    def weight_tasks(self, work: dict[str, int], count: int, rows: int, columns: int) -> list[list[int]]:
-        """Tasks of `weights_kernel`; `work` are the places of the feature buffers, `count` is B · N."""
-        c, h = self.config, self.hidden
-        s, layers, v = len(c.orders), c.layers, c.features
-        tasks = []
-        for stream in range(s):
-            for layer in range(layers):
-                a = (stream * layers + layer) * count * v
-                b = (stream * (layers + 1) + layer) * count * v
-                for o, i in _tiles(v, v, rows, columns):
-                    to = self.at["W"] + ((stream * layers + layer) * v + o) * v + i
-                    bias = self.at["b"] + (stream * layers + layer) * v + o if i == 0 else -1
-                    tasks.append(
-                        [1, work["u_hat"] + a + o, work["u_bar"] + a + o, v, work["v"] + b + i,
-                         work["v_dot"] + b + i, v, min(rows, v - o), min(columns, v - i), to, v, bias]
-                    )  # fmt: skip
-            b = (stream * (layers + 1) + layers) * count * v
-            for o, i in _tiles(h, v, rows, columns):
-                to = self.at["hidden.weight"] + o * s * v + stream * v + i
-                bias = self.at["hidden.bias"] + o if stream == 0 and i == 0 else -1
-                tasks.append(
-                    [0, work["hidden_hat"] + o, work["hidden_bar"] + o, h, work["v"] + b + i,
-                     work["v_dot"] + b + i, v, min(rows, h - o), min(columns, v - i), to, s * v, bias]
-                )  # fmt: skip
-        for i in range(0, h, columns):
-            to = self.at["output.weight"]
-            tasks.append([2, 0, 0, 0, i, 0, 0, 0, min(columns, h - i), to, 0, -1])
-        for element in range(len(c.elements)):
-            to = self.at["embedding"] + element * v
-            for i in range(0, v, columns):
-                tasks.append([3, element, 0, 0, i, 0, 0, 0, min(columns, v - i), to, 0, -1])
         return tasks
 
 
@@ -191,5 +151,27 @@ class aside:
             self.context.__exit__(*error)
 
 
-def _tiles(rows: int, columns: int, by: int, across: int) -> Iterator[tuple[int, int]]:
-    return ((o, i) for o in range(0, rows, by) for i in range(0, columns, across))
+def defaults(members: int, atoms: int) -> dict[str, int]:
+    """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided."""
+    few = members < 8  # a GPU is not full with these
+    chain_warps = 4 if atoms > 32 else 1
+    return {
+        "chunks": 16 if few else 4, "chain_warps": chain_warps, "hats_warps": chain_warps,
+        "overlap_rows": 128, "overlap_pairs": 64, "overlap_k": 32, "overlap_warps": 4,
+        "folded_rows": 128, "folded_k": 64, "folded_warps": 8, "folded_splits": 19 if few else 2,
+        "folded_stages": 3, "stream_warps": 4, "group": 8 if few else 4, "vectors_warps": 8, "stages": 1,
+    }  # fmt: skip
+
+
+def coefficients(config: ModelConfig) -> int:
+    """R, of an atom after the last layer."""
+    return (len(config.elements) + 1) << config.layers
+
+
+def blocks(count: int, size: int) -> int:
+    return -(-count // size)
+
+
+def power(count: int) -> int:
+    """The next power of two."""
+    return 1 << (count - 1).bit_length()

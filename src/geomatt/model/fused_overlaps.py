@@ -41,15 +41,14 @@ def pair_geometry(numbers, positions, index, m, count, p, B: tl.constexpr, N: tl
 
 @triton.jit
 def prepare_kernel(
-    theta, stride, mu, gamma, a_high, a_low, constant, w_high, w_low, table,
-    COPY_TO: tl.constexpr, L: tl.constexpr, LB: tl.constexpr, A_ROWS: tl.constexpr, CONSTANTS: tl.constexpr,
-    BIAS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr, COLUMNS: tl.constexpr,
-    PRECISION: tl.constexpr,
+    theta, stride, mu, gamma, a_high, a_low, constant, table,
+    L: tl.constexpr, LB: tl.constexpr, A_ROWS: tl.constexpr, CONSTANTS: tl.constexpr,
+    BIAS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """A = c ∘ [K, k] with c = Q Φ̂(0) + q, and the matrices W as operands of `product`.
+    """A = c ∘ [K, k] with c = Q Φ̂(0) + q.
 
     Rows of the table: [kind, at Q, at K, at q, at k, row of A, row of c, count]; kind 0 is a block of rows of
-    A, kind 1 one row of A summed over f (k = 2), kind 2 a copy of `count` weights from `at Q` to `at K`.
+    A, kind 1 one row of A summed over f (k = 2).
     """
     task = table + tl.program_id(0) * COLUMNS
     m = tl.program_id(1).to(tl.int64)
@@ -57,49 +56,40 @@ def prepare_kernel(
     at_q, at_k = tl.load(task + 1), tl.load(task + 2)
     count = tl.load(task + 7)
     theta += m * stride
-    if kind == 2:
-        element = tl.arange(0, BLOCK)
-        inside = element < count
-        w = tl.load(theta + at_q + element, mask=inside, other=0.0)
-        high, low = split(w, PRECISION)
-        tl.store(w_high + m * COPY_TO + at_k + element, high, mask=inside)
-        if PRECISION == "bf16x3":
-            tl.store(w_low + m * COPY_TO + at_k + element, low, mask=inside)
-    else:
-        at_q_bias, at_k_bias = tl.load(task + 3), tl.load(task + 4)
-        row_a, row_c = tl.load(task + 5), tl.load(task + 6)
-        l = tl.arange(0, LB)
-        centre = tl.load(mu + m * L + l, mask=l < L, other=1e6)
-        exponent = gamma * centre * centre
-        at_zero = tl.where(exponent < EXPONENT_LIMIT, tl.exp(-exponent), 0.0)
-        total = tl.zeros((LB,), tl.float32)
-        for start in range(0, count, ROWS):
-            f = start + tl.arange(0, ROWS)
-            inside = f < count
-            window = inside[:, None] & (l < L)[None, :]
-            at = f[:, None] * L + l[None, :]
-            c = tl.sum(tl.load(theta + at_q + at, mask=window, other=0.0) * at_zero[None, :], 1)
-            weight = tl.load(theta + at_k + at, mask=window, other=0.0)
-            if BIAS:
-                c += tl.load(theta + at_q_bias + f, mask=inside, other=0.0)
-                offset = tl.load(theta + at_k_bias + f, mask=inside, other=0.0)
-                weight += tl.where((l == L)[None, :], offset[:, None], 0.0)
-            tl.store(constant + m * CONSTANTS + row_c + f, c, mask=inside)
-            a = c[:, None] * weight
-            if kind == 0:
-                high, low = split(a, PRECISION)
-                to = (m * A_ROWS + row_a + f[:, None]) * LB + l[None, :]
-                tl.store(a_high + to, high, mask=inside[:, None])
-                if PRECISION == "bf16x3":
-                    tl.store(a_low + to, low, mask=inside[:, None])
-            else:
-                total += tl.sum(a, 0)
-        if kind == 1:
-            high, low = split(total, PRECISION)
-            to = (m * A_ROWS + row_a) * LB + l
-            tl.store(a_high + to, high)
+    at_q_bias, at_k_bias = tl.load(task + 3), tl.load(task + 4)
+    row_a, row_c = tl.load(task + 5), tl.load(task + 6)
+    l = tl.arange(0, LB)
+    centre = tl.load(mu + m * L + l, mask=l < L, other=1e6)
+    exponent = gamma * centre * centre
+    at_zero = tl.where(exponent < EXPONENT_LIMIT, tl.exp(-exponent), 0.0)
+    total = tl.zeros((LB,), tl.float32)
+    for start in range(0, count, ROWS):
+        f = start + tl.arange(0, ROWS)
+        inside = f < count
+        window = inside[:, None] & (l < L)[None, :]
+        at = f[:, None] * L + l[None, :]
+        c = tl.sum(tl.load(theta + at_q + at, mask=window, other=0.0) * at_zero[None, :], 1)
+        weight = tl.load(theta + at_k + at, mask=window, other=0.0)
+        if BIAS:
+            c += tl.load(theta + at_q_bias + f, mask=inside, other=0.0)
+            offset = tl.load(theta + at_k_bias + f, mask=inside, other=0.0)
+            weight += tl.where((l == L)[None, :], offset[:, None], 0.0)
+        tl.store(constant + m * CONSTANTS + row_c + f, c, mask=inside)
+        a = c[:, None] * weight
+        if kind == 0:
+            high, low = split(a, PRECISION)
+            to = (m * A_ROWS + row_a + f[:, None]) * LB + l[None, :]
+            tl.store(a_high + to, high, mask=inside[:, None])
             if PRECISION == "bf16x3":
-                tl.store(a_low + to, low)
+                tl.store(a_low + to, low, mask=inside[:, None])
+        else:
+            total += tl.sum(a, 0)
+    if kind == 1:
+        high, low = split(total, PRECISION)
+        to = (m * A_ROWS + row_a) * LB + l
+        tl.store(a_high + to, high)
+        if PRECISION == "bf16x3":
+            tl.store(a_low + to, low)
 
 
 @triton.jit

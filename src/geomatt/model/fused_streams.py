@@ -1,11 +1,17 @@
 """Triton kernels for everything behind α: streams, readout, forces and their derivatives.
 
-One program runs one stream of one structure through all layers, its features in registers. The hidden
-layer is linear in the streams, so each program adds a partial sum of it (`hidden_part`), and the sweep that
-comes next adds these up. Buffers of features, one row of all of them per member (`stride_work`):
+As in `geomatt.model.streams`, features are c T, with R = (E + 1) 2^layers coefficients per atom over vectors
+T that all atoms share. The readout's hidden layer is linear in them too, so it is c (T Hᵀ), and no kernel
+here ever sees a feature or a weight W: `geomatt.model.fused_vectors` made T Hᵀ before, and makes the
+weights' gradients from what these kernels leave. Buffers:
 
-    v, v_dot (S, layers + 1, B·N, V)    u, u_dot, g_bar, u_bar, u_hat (S, layers, B·N, V)    g_hat (S, B·N, V)
-    hidden_part (S, B·N, H)             hidden, hidden_bar, hidden_hat, output_hat (B·N, H)
+    c, c_dot, c_bar (S, M·B, N, R)       hidden_part (S, M·B, N, H)       hidden (M·B, N, H)
+    read = T Hᵀ (S, M, R, H)             q_parts (S, M·B, R, H)           output_parts (M·B, H + 1)
+
+Columns size … 2 size − 1 of c are α c of a layer that `size` columns enter. So one tile (N, R) holds the
+coefficients of all layers, and c_bar, once complete, the adjoints of all α c. One program runs one stream of
+one structure through all layers and adds a partial sum of the hidden layer; the sweep that comes next adds
+these up.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -19,166 +25,144 @@ from geomatt.model.fused_chain import load_tile, product, split, store_tile, sum
 
 
 @triton.jit
-def load_rows(pointer, width, N: tl.constexpr, NT: tl.constexpr, V: tl.constexpr, VP: tl.constexpr):
-    """N rows of V columns, `width` apart, as a tile (NT, VP)."""
-    i = tl.arange(0, NT)[:, None]
-    f = tl.arange(0, VP)[None, :]
-    return tl.load(pointer + i * width + f, mask=(i < N) & (f < V), other=0.0)
-
-
-@triton.jit
-def store_rows(pointer, tile, width, N: tl.constexpr, NT: tl.constexpr, V: tl.constexpr, VP: tl.constexpr):
-    i = tl.arange(0, NT)[:, None]
-    f = tl.arange(0, VP)[None, :]
-    tl.store(pointer + i * width + f, tile, mask=(i < N) & (f < V))
-
-
-@triton.jit
-def load_matrix(pointer, rows, columns, width, R: tl.constexpr, K: tl.constexpr):
-    """A block of a weight matrix as a tile (R, K), rows `width` apart."""
+def load_rows(pointer, rows, columns, width, R: tl.constexpr, K: tl.constexpr):
+    """A block of a matrix as a tile (R, K), rows `width` apart."""
     i = tl.arange(0, R)[:, None]
     j = tl.arange(0, K)[None, :]
     return tl.load(pointer + i * width + j, mask=(i < rows) & (j < columns), other=0.0)
 
 
 @triton.jit
+def store_rows(pointer, tile, rows, columns, width, R: tl.constexpr, K: tl.constexpr):
+    i = tl.arange(0, R)[:, None]
+    j = tl.arange(0, K)[None, :]
+    tl.store(pointer + i * width + j, tile, mask=(i < rows) & (j < columns))
+
+
+@triton.jit
+def moved(high, low, size, BACK: tl.constexpr, RT: tl.constexpr, PRECISION: tl.constexpr):
+    """The first `size` columns moved to behind themselves, or (BACK) back from there; others are zero.
+
+    A product with a matrix of zeros and ones, since registers cannot be indexed; it changes no digit.
+    """
+    k = tl.arange(0, RT)
+    if BACK:
+        matrix = ((k[:, None] == k[None, :] + size) & (k < size)[None, :]).to(high.dtype)
+    else:
+        matrix = ((k[:, None] + size == k[None, :]) & (k < size)[:, None]).to(high.dtype)
+    if PRECISION == "bf16x3":
+        to_high = tl.dot(high, matrix).to(tl.bfloat16)
+        to_low = tl.dot(low, matrix).to(tl.bfloat16)
+    else:
+        to_high = tl.dot(high, matrix, input_precision=PRECISION)
+        to_low = to_high
+    return to_high, to_low
+
+
+@triton.jit
 def add_hidden(
-    v, w_high, w_low, hidden_part,
-    S: tl.constexpr, N: tl.constexpr, NT: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
-    H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
+    c, read_high, read_low, hidden_part,
+    N: tl.constexpr, NT: tl.constexpr, R: tl.constexpr, RT: tl.constexpr, H: tl.constexpr,
+    BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """This stream's share of the hidden layer, without bias."""
-    high, low = split(v, PRECISION)
+    high, low = split(c, PRECISION)
     for start in range(0, H, BH):
-        at = start * (S * V)
-        h_high = load_matrix(w_high + at, H - start, V, S * V, BH, VP)
-        h_low = load_matrix(w_low + at, H - start, V, S * V, BH, VP)
-        zero = tl.zeros((NT, BH), tl.float32)
-        part = product(high, low, tl.trans(h_high), tl.trans(h_low), zero, PRECISION)
-        store_rows(hidden_part + start, part, H, N, NT, H - start, BH)
+        t_high = load_rows(read_high + start, R, H - start, H, RT, BH)
+        t_low = load_rows(read_low + start, R, H - start, H, RT, BH)
+        part = product(high, low, t_high, t_low, tl.zeros((NT, BH), tl.float32), PRECISION)
+        store_rows(hidden_part + start, part, N, H - start, H, NT, BH)
 
 
 @triton.jit
 def forward_kernel(
-    numbers, index, elements, count, theta, stride_theta, w_high, w_low, stride_w, parts, chunks, ranges,
-    alpha, v_buffer, u_buffer, hidden_part, stride_work, scale, R,
-    AT_EMBEDDING: tl.constexpr, AT_B: tl.constexpr, AT_HIDDEN: tl.constexpr, ELEMENTS: tl.constexpr,
-    S: tl.constexpr, LAYERS: tl.constexpr, G: tl.constexpr, B: tl.constexpr,
-    N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
-    H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
+    numbers, index, elements, count, read_high, read_low, parts, chunks, ranges, alpha, c_buffer, hidden_part,
+    ROWS,
+    E: tl.constexpr, R: tl.constexpr, RT: tl.constexpr, LAYERS: tl.constexpr, G: tl.constexpr,
+    B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, H: tl.constexpr,
+    BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """v ← v + α u with u = (Δd / N_S)(W v + b), all layers; keeps α, u and v."""
+    """Coefficients c ← [c, α c] of all layers; keeps α and c."""
     s, mb = tl.program_id(0), tl.program_id(1)
-    m, b = (mb // B).to(tl.int64), mb % B
-    i, f = tl.arange(0, NT), tl.arange(0, VP)
-    theta += m * stride_theta
-    w_high += m * stride_w
-    w_low += m * stride_w
-    at_w = s * (LAYERS * V * V)
-    at_row = m * stride_work + b * (N * V)
+    m = (mb // B).to(tl.int64)
+    member = s * (tl.num_programs(1) // B) + m
+    one = s * tl.num_programs(1) + mb.to(tl.int64)
+    i, k = tl.arange(0, NT), tl.arange(0, RT)
     structure = m * count + tl.load(index + mb)
     number = tl.load(numbers + structure * N + i, mask=i < N, other=0)
-    v = tl.zeros((NT, VP), tl.float32)
-    for e in range(ELEMENTS):
-        row = tl.load(theta + AT_EMBEDDING + e * V + f, mask=f < V, other=0.0)
-        v += tl.where((number == tl.load(elements + m * ELEMENTS + e))[:, None], row[None, :], 0.0)
+    z = tl.load(elements + m * E + k - 1, mask=(k > 0) & (k <= E), other=-1)
+    # The first column is one for every atom; its vector carries the biases.
+    start = (k[None, :] == 0) | (number[:, None] == z[None, :])
+    c = tl.where(start & (i < N)[:, None], 1.0, 0.0)
     first, last = tl.load(ranges + 2 * s), tl.load(ranges + 2 * s + 1)
-    # The next layer's W is asked for before this layer's products, so that it is there in time.
-    high = load_matrix(w_high + at_w, V, V, V, VP, VP)
-    low = load_matrix(w_low + at_w, V, V, V, VP, VP)
     for layer in range(LAYERS):
-        store_rows(v_buffer + at_row + (s * (LAYERS + 1) + layer) * (B * N * V), v, V, N, NT, V, VP)
         r = mb.to(tl.int64) * LAYERS + layer
         a = sum_tiles(parts + r * chunks * (N * NP), first, last, N, NP, NT, G)
-        store_tile(alpha + (s * R + r) * (N * NP), a, N, NP, NT)
-        offset = tl.load(theta + AT_B + (s * LAYERS + layer) * V + f, mask=f < V, other=0.0)
-        v_high, v_low = split(v, PRECISION)
-        zero = tl.zeros((NT, VP), tl.float32)
-        u = product(v_high, v_low, tl.trans(high), tl.trans(low), zero, PRECISION)
-        if layer + 1 < LAYERS:
-            at_w += V * V
-        high = load_matrix(w_high + at_w, V, V, V, VP, VP)
-        low = load_matrix(w_low + at_w, V, V, V, VP, VP)
-        u = scale * (u + offset[None, :])
-        store_rows(u_buffer + at_row + (s * LAYERS + layer) * (B * N * V), u, V, N, NT, V, VP)
+        store_tile(alpha + (s * ROWS + r) * (N * NP), a, N, NP, NT)
         a_high, a_low = split(a, PRECISION)
-        u_high, u_low = split(u, PRECISION)
-        v = product(a_high, a_low, u_high, u_low, v, PRECISION)
-    store_rows(v_buffer + at_row + (s * (LAYERS + 1) + LAYERS) * (B * N * V), v, V, N, NT, V, VP)
-    at_hidden = AT_HIDDEN + s * V
-    to = hidden_part + m * stride_work + (s * B + b) * (N * H)
-    add_hidden(v, w_high + at_hidden, w_low + at_hidden, to, S, N, NT, V, VP, H, BH, PRECISION)
+        c_high, c_low = split(c, PRECISION)
+        c_high, c_low = moved(c_high, c_low, (E + 1) << layer, False, RT, PRECISION)
+        c = product(a_high, a_low, c_high, c_low, c, PRECISION)
+    store_rows(c_buffer + one * (N * R), c, N, R, R, NT, RT)
+    at = member * (R * H)
+    add_hidden(c, read_high + at, read_low + at, hidden_part + one * (N * H), N, NT, R, RT, H, BH, PRECISION)
 
 
 @triton.jit
 def adjoint_kernel(
-    numbers, index, shift, count, theta, stride_theta, w_high, w_low, stride_w, alpha, u_buffer,
-    hidden_part, hidden_buffer, hidden_bar, g_bar, u_bar, alpha_bar, energy, stride_work, scale, R,
-    AT_HIDDEN: tl.constexpr, AT_HIDDEN_BIAS: tl.constexpr, AT_OUTPUT: tl.constexpr,
-    AT_OUTPUT_BIAS: tl.constexpr, S: tl.constexpr, LAYERS: tl.constexpr, B: tl.constexpr,
-    N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, V: tl.constexpr, VP: tl.constexpr,
-    H: tl.constexpr, BH: tl.constexpr, FORCES: tl.constexpr, PRECISION: tl.constexpr,
+    numbers, index, shift, count, theta, stride_theta, read_high, read_low, alpha, c_buffer, c_bar,
+    hidden_part, hidden_buffer, alpha_bar, energy, ROWS,
+    AT_HIDDEN_BIAS: tl.constexpr, AT_OUTPUT: tl.constexpr, AT_OUTPUT_BIAS: tl.constexpr, S: tl.constexpr,
+    E: tl.constexpr, R: tl.constexpr, RT: tl.constexpr, LAYERS: tl.constexpr, B: tl.constexpr,
+    N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, H: tl.constexpr, BH: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The energy, and ∂E/∂ of the hidden layer, v, u and α."""
+    """The energy, and ∂E/∂ of the coefficients and of α."""
     s, mb = tl.program_id(0), tl.program_id(1)
-    m, b = (mb // B).to(tl.int64), mb % B
+    m = (mb // B).to(tl.int64)
+    one = s * tl.num_programs(1) + mb.to(tl.int64)
+    at_read = (s * (tl.num_programs(1) // B) + m) * (R * H)
     i = tl.arange(0, NT)
     theta += m * stride_theta
-    w_high += m * stride_w
-    w_low += m * stride_w
     structure = m * count + tl.load(index + mb)
     real = tl.load(numbers + structure * N + i, mask=i < N, other=0) > 0
-    at_hidden = m * stride_work + b * (N * H)
     softplus_shift = tl.load(shift + m)
-    g = tl.zeros((NT, VP), tl.float32)
+    bar = tl.zeros((NT, RT), tl.float32)
     atomic = tl.zeros((NT,), tl.float32)
     for start in range(0, H, BH):
         h = start + tl.arange(0, BH)
         hidden = tl.zeros((NT, BH), tl.float32)
         for stream in tl.static_range(S):
-            at = at_hidden + stream * (B * N * H) + start
-            hidden += load_rows(hidden_part + at, H, N, NT, H - start, BH)
+            at = (stream * tl.num_programs(1) + mb.to(tl.int64)) * (N * H) + start
+            hidden += load_rows(hidden_part + at, N, H - start, H, NT, BH)
         hidden += tl.load(theta + AT_HIDDEN_BIAS + h, mask=h < H, other=0.0)[None, :]
         output = tl.load(theta + AT_OUTPUT + h, mask=h < H, other=0.0)[None, :]
         decay = tl.exp(-tl.abs(hidden))
         sigmoid = tl.where(hidden >= 0, 1.0, decay) / (1.0 + decay)
         active = tl.maximum(hidden, 0.0) + tl.log(1.0 + decay) - softplus_shift
         atomic += tl.sum(active * output, 1)
-        bar = tl.where(real[:, None], sigmoid * output, 0.0)
         if s == 0:
-            store_rows(hidden_buffer + at_hidden + start, hidden, H, N, NT, H - start, BH)
-            store_rows(hidden_bar + at_hidden + start, bar, H, N, NT, H - start, BH)
-        if FORCES:
-            at_w = AT_HIDDEN + start * (S * V) + s * V
-            high = load_matrix(w_high + at_w, H - start, V, S * V, BH, VP)
-            low = load_matrix(w_low + at_w, H - start, V, S * V, BH, VP)
-            bar_high, bar_low = split(bar, PRECISION)
-            g = product(bar_high, bar_low, high, low, g, PRECISION)
+            store_rows(hidden_buffer + mb * (N * H) + start, hidden, N, H - start, H, NT, BH)
+        high, low = split(tl.where(real[:, None], sigmoid * output, 0.0), PRECISION)
+        t_high = load_rows(read_high + at_read + start, R, H - start, H, RT, BH)
+        t_low = load_rows(read_low + at_read + start, R, H - start, H, RT, BH)
+        bar = product(high, low, tl.trans(t_high), tl.trans(t_low), bar, PRECISION)
     if s == 0:
         atomic = tl.where(real, atomic + tl.load(theta + AT_OUTPUT_BIAS), 0.0)
         tl.store(energy + mb, tl.sum(atomic, 0))
-    if FORCES:
-        for back in range(LAYERS):
-            layer = LAYERS - 1 - back
-            at = m * stride_work + (s * LAYERS + layer) * (B * N * V) + b * (N * V)
-            at_w = (s * LAYERS + layer) * (V * V)
-            high = load_matrix(w_high + at_w, V, V, V, VP, VP)
-            low = load_matrix(w_low + at_w, V, V, V, VP, VP)
-            u_high, u_low = split(load_rows(u_buffer + at, V, N, NT, V, VP), PRECISION)
-            to = (s * R + mb.to(tl.int64) * LAYERS + layer) * (N * NP)
+    c_high, c_low = split(load_rows(c_buffer + one * (N * R), N, R, R, NT, RT), PRECISION)
+    for back in range(LAYERS):
+        layer = LAYERS - 1 - back
+        to = (s * ROWS + mb.to(tl.int64) * LAYERS + layer) * (N * NP)
+        high, low = split(bar, PRECISION)
+        high, low = moved(high, low, (E + 1) << layer, True, RT, PRECISION)
+        zero = tl.zeros((NT, NT), tl.float32)
+        by_alpha = product(high, low, tl.trans(c_high), tl.trans(c_low), zero, PRECISION)
+        store_tile(alpha_bar + to, by_alpha, N, NP, NT)
+        if layer > 0:  # what enters the first layer is constant
             a_high, a_low = split(load_tile(alpha + to, N, NP, NT), PRECISION)
-            store_rows(g_bar + at, g, V, N, NT, V, VP)
-            g_high, g_low = split(g, PRECISION)
-            bar = product(
-                g_high, g_low, tl.trans(u_high), tl.trans(u_low), tl.zeros((NT, NT), tl.float32), PRECISION
-            )
-            store_tile(alpha_bar + to, bar, N, NP, NT)
-            zero = tl.zeros((NT, VP), tl.float32)
-            u = product(tl.trans(a_high), tl.trans(a_low), g_high, g_low, zero, PRECISION)
-            store_rows(u_bar + at, u, V, N, NT, V, VP)
-            if layer > 0:
-                u_high, u_low = split(scale * u, PRECISION)
-                g = product(u_high, u_low, high, low, g, PRECISION)
+            bar = product(tl.trans(a_high), tl.trans(a_low), high, low, bar, PRECISION)
+    store_rows(c_bar + one * (N * R), bar, N, R, R, NT, RT)
 
 
 @triton.jit
@@ -238,111 +222,98 @@ def forces_kernel(
 
 @triton.jit
 def tangent_kernel(
-    w_high, w_low, stride_w, parts, chunks, ranges, alpha, alpha_dot, u_buffer, v_dot, u_dot, hidden_part,
-    stride_work, scale, R,
-    AT_HIDDEN: tl.constexpr, S: tl.constexpr, LAYERS: tl.constexpr, 
-    G: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    V: tl.constexpr, VP: tl.constexpr, H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
+    read_high, read_low, parts, chunks, ranges, alpha, alpha_dot, c_buffer, c_dot, hidden_part, ROWS,
+    E: tl.constexpr, R: tl.constexpr, RT: tl.constexpr, LAYERS: tl.constexpr, G: tl.constexpr,
+    B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, H: tl.constexpr,
+    BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Tangents of v, u and the hidden layer; keeps α̇. The rows of layer 0 are zero and never written."""
+    """dc/dt of all layers, and of the hidden layer."""
     s, mb = tl.program_id(0), tl.program_id(1)
-    m, b = (mb // B).to(tl.int64), mb % B
-    w_high += m * stride_w
-    w_low += m * stride_w
-    at_row = m * stride_work + b * (N * V)
+    m = (mb // B).to(tl.int64)
+    one = s * tl.num_programs(1) + mb.to(tl.int64)
+    c_high, c_low = split(load_rows(c_buffer + one * (N * R), N, R, R, NT, RT), PRECISION)
+    c = tl.zeros((NT, RT), tl.float32)
     first, last = tl.load(ranges + 2 * s), tl.load(ranges + 2 * s + 1)
-    v = tl.zeros((NT, VP), tl.float32)
     for layer in range(LAYERS):
-        at_w = (s * LAYERS + layer) * (V * V)
-        high = load_matrix(w_high + at_w, V, V, V, VP, VP)
-        low = load_matrix(w_low + at_w, V, V, V, VP, VP)
-        at = at_row + (s * LAYERS + layer) * (B * N * V)
-        u_high, u_low = split(load_rows(u_buffer + at, V, N, NT, V, VP), PRECISION)
         r = mb.to(tl.int64) * LAYERS + layer
         dot = sum_tiles(parts + r * chunks * (N * NP), first, last, N, NP, NT, G)
-        store_tile(alpha_dot + (s * R + r) * (N * NP), dot, N, NP, NT)
+        store_tile(alpha_dot + (s * ROWS + r) * (N * NP), dot, N, NP, NT)
+        dot_high, dot_low = split(c, PRECISION)
+        dot_high, dot_low = moved(dot_high, dot_low, (E + 1) << layer, False, RT, PRECISION)
+        a_high, a_low = split(load_tile(alpha + (s * ROWS + r) * (N * NP), N, NP, NT), PRECISION)
+        c = product(a_high, a_low, dot_high, dot_low, c, PRECISION)
+        high, low = moved(c_high, c_low, (E + 1) << layer, False, RT, PRECISION)
         a_high, a_low = split(dot, PRECISION)
-        step = product(a_high, a_low, u_high, u_low, v, PRECISION)
-        if layer > 0:
-            v_high, v_low = split(v, PRECISION)
-            zero = tl.zeros((NT, VP), tl.float32)
-            u = scale * product(v_high, v_low, tl.trans(high), tl.trans(low), zero, PRECISION)
-            store_rows(u_dot + at, u, V, N, NT, V, VP)
-            u_high, u_low = split(u, PRECISION)
-            a_high, a_low = split(load_tile(alpha + (s * R + r) * (N * NP), N, NP, NT), PRECISION)
-            step = product(a_high, a_low, u_high, u_low, step, PRECISION)
-        v = step
-        store_rows(v_dot + at_row + (s * (LAYERS + 1) + layer + 1) * (B * N * V), v, V, N, NT, V, VP)
-    at_hidden = AT_HIDDEN + s * V
-    to = hidden_part + m * stride_work + (s * B + b) * (N * H)
-    add_hidden(v, w_high + at_hidden, w_low + at_hidden, to, S, N, NT, V, VP, H, BH, PRECISION)
+        c = product(a_high, a_low, high, low, c, PRECISION)
+    store_rows(c_dot + one * (N * R), c, N, R, R, NT, RT)
+    at = (s * (tl.num_programs(1) // B) + m) * (R * H)
+    add_hidden(c, read_high + at, read_low + at, hidden_part + one * (N * H), N, NT, R, RT, H, BH, PRECISION)
 
 
 @triton.jit
 def stream_hats_kernel(
-    numbers, index, shift, count, theta, stride_theta, w_high, w_low, stride_w, alpha, alpha_dot, u_buffer,
-    u_dot, g_bar, hidden_part, hidden_buffer, hidden_hat, output_hat, u_hat, g_hat, alpha_hat, energy_error,
-    by_energy, stride_work, scale, R,
-    AT_HIDDEN: tl.constexpr, AT_OUTPUT: tl.constexpr, S: tl.constexpr, LAYERS: tl.constexpr,
-    B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, V: tl.constexpr,
-    VP: tl.constexpr, H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
+    numbers, index, shift, count, theta, stride_theta, read_high, read_low, alpha, alpha_dot, c_buffer, c_dot,
+    c_bar, hidden_part, hidden_buffer, alpha_hat, q_parts, output_parts, energy_error, by_energy, ROWS,
+    AT_OUTPUT: tl.constexpr, S: tl.constexpr, E: tl.constexpr, R: tl.constexpr, RT: tl.constexpr,
+    LAYERS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
+    H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """w bar − d/dt bar of the readout, v, u and α; `by_energy` times the energy's error is w."""
+    """w bar − d/dt bar of the readout, c and α; `by_energy` times the energy's error is w.
+
+    Also this structure's share of ∂loss/∂(T Hᵀ) = Σ_atoms cᵀ ĥ − ċᵀ h̄, and of the output's gradient.
+    """
     s, mb = tl.program_id(0), tl.program_id(1)
-    m, b = (mb // B).to(tl.int64), mb % B
+    m = (mb // B).to(tl.int64)
+    one = s * tl.num_programs(1) + mb.to(tl.int64)
+    at_read = (s * (tl.num_programs(1) // B) + m) * (R * H)
     i = tl.arange(0, NT)
     theta += m * stride_theta
-    w_high += m * stride_w
-    w_low += m * stride_w
     structure = m * count + tl.load(index + mb)
     real = tl.load(numbers + structure * N + i, mask=i < N, other=0) > 0
     w = tl.where(real, by_energy * tl.load(energy_error + mb), 0.0)[:, None]
-    at_hidden = m * stride_work + b * (N * H)
     softplus_shift = tl.load(shift + m)
-    g = tl.zeros((NT, VP), tl.float32)
+    c_high, c_low = split(load_rows(c_buffer + one * (N * R), N, R, R, NT, RT), PRECISION)
+    dot_high, dot_low = split(load_rows(c_dot + one * (N * R), N, R, R, NT, RT), PRECISION)
+    c_hat = tl.zeros((NT, RT), tl.float32)
     for start in range(0, H, BH):
         h = start + tl.arange(0, BH)
         dot = tl.zeros((NT, BH), tl.float32)
         for stream in tl.static_range(S):
-            at = at_hidden + stream * (B * N * H) + start
-            dot += load_rows(hidden_part + at, H, N, NT, H - start, BH)
-        hidden = load_rows(hidden_buffer + at_hidden + start, H, N, NT, H - start, BH)
+            at = (stream * tl.num_programs(1) + mb.to(tl.int64)) * (N * H) + start
+            dot += load_rows(hidden_part + at, N, H - start, H, NT, BH)
+        hidden = load_rows(hidden_buffer + mb * (N * H) + start, N, H - start, H, NT, BH)
         output = tl.load(theta + AT_OUTPUT + h, mask=h < H, other=0.0)[None, :]
         decay = tl.exp(-tl.abs(hidden))
         sigmoid = tl.where(hidden >= 0, 1.0, decay) / (1.0 + decay)
         active = tl.maximum(hidden, 0.0) + tl.log(1.0 + decay) - softplus_shift
         active_dot = tl.where(real[:, None], sigmoid * dot, 0.0)
-        hat = (w * sigmoid - active_dot * (1.0 - sigmoid)) * output
         if s == 0:
-            store_rows(hidden_hat + at_hidden + start, hat, H, N, NT, H - start, BH)
-            store_rows(output_hat + at_hidden + start, w * active - active_dot, H, N, NT, H - start, BH)
-        at_w = AT_HIDDEN + start * (S * V) + s * V
-        high = load_matrix(w_high + at_w, H - start, V, S * V, BH, VP)
-        low = load_matrix(w_low + at_w, H - start, V, S * V, BH, VP)
-        hat_high, hat_low = split(hat, PRECISION)
-        g = product(hat_high, hat_low, high, low, g, PRECISION)
+            total = tl.sum(w * active - active_dot, 0)
+            tl.store(output_parts + mb * (H + 1) + h, total, mask=h < H)
+        high, low = split((w * sigmoid - active_dot * (1.0 - sigmoid)) * output, PRECISION)
+        t_high = load_rows(read_high + at_read + start, R, H - start, H, RT, BH)
+        t_low = load_rows(read_low + at_read + start, R, H - start, H, RT, BH)
+        c_hat = product(high, low, tl.trans(t_high), tl.trans(t_low), c_hat, PRECISION)
+        zero = tl.zeros((RT, BH), tl.float32)
+        q = product(tl.trans(c_high), tl.trans(c_low), high, low, zero, PRECISION)
+        high, low = split(tl.where(real[:, None], -sigmoid * output, 0.0), PRECISION)
+        q = product(tl.trans(dot_high), tl.trans(dot_low), high, low, q, PRECISION)
+        store_rows(q_parts + one * (R * H) + start, q, R, H - start, H, RT, BH)
+    if s == 0:
+        tl.store(output_parts + mb * (H + 1) + H, tl.sum(tl.sum(w, 1), 0))
+    bar_high, bar_low = split(-load_rows(c_bar + one * (N * R), N, R, R, NT, RT), PRECISION)
     for back in range(LAYERS):
         layer = LAYERS - 1 - back
-        at = m * stride_work + (s * LAYERS + layer) * (B * N * V) + b * (N * V)
-        at_w = (s * LAYERS + layer) * (V * V)
-        to = (s * R + mb.to(tl.int64) * LAYERS + layer) * (N * NP)
-        g_high, g_low = split(g, PRECISION)
-        bar_high, bar_low = split(-load_rows(g_bar + at, V, N, NT, V, VP), PRECISION)
-        u_high, u_low = split(load_rows(u_buffer + at, V, N, NT, V, VP), PRECISION)
-        hat = product(
-            g_high, g_low, tl.trans(u_high), tl.trans(u_low), tl.zeros((NT, NT), tl.float32), PRECISION
-        )
-        u_high, u_low = split(load_rows(u_dot + at, V, N, NT, V, VP), PRECISION)
-        hat = product(bar_high, bar_low, tl.trans(u_high), tl.trans(u_low), hat, PRECISION)
+        to = (s * ROWS + mb.to(tl.int64) * LAYERS + layer) * (N * NP)
+        high, low = split(c_hat, PRECISION)
+        high, low = moved(high, low, (E + 1) << layer, True, RT, PRECISION)
+        minus_high, minus_low = moved(bar_high, bar_low, (E + 1) << layer, True, RT, PRECISION)
+        hat = tl.zeros((NT, NT), tl.float32)
+        hat = product(high, low, tl.trans(c_high), tl.trans(c_low), hat, PRECISION)
+        hat = product(minus_high, minus_low, tl.trans(dot_high), tl.trans(dot_low), hat, PRECISION)
         store_tile(alpha_hat + to, hat, N, NP, NT)
-        a_high, a_low = split(load_tile(alpha + to, N, NP, NT), PRECISION)
-        zero = tl.zeros((NT, VP), tl.float32)
-        u = product(tl.trans(a_high), tl.trans(a_low), g_high, g_low, zero, PRECISION)
-        a_high, a_low = split(load_tile(alpha_dot + to, N, NP, NT), PRECISION)
-        u = product(tl.trans(a_high), tl.trans(a_low), bar_high, bar_low, u, PRECISION)
-        store_rows(u_hat + at, u, V, N, NT, V, VP)
-        high = load_matrix(w_high + at_w, V, V, V, VP, VP)
-        low = load_matrix(w_low + at_w, V, V, V, VP, VP)
-        u_high, u_low = split(scale * u, PRECISION)
-        g = product(u_high, u_low, high, low, g, PRECISION)
-    store_rows(g_hat + m * stride_work + (s * B + b) * (N * V), g, V, N, NT, V, VP)
+        if layer > 0:
+            a_high, a_low = split(load_tile(alpha + to, N, NP, NT), PRECISION)
+            c_hat = product(tl.trans(a_high), tl.trans(a_low), high, low, c_hat, PRECISION)
+            a_high, a_low = split(load_tile(alpha_dot + to, N, NP, NT), PRECISION)
+            c_hat = product(tl.trans(a_high), tl.trans(a_low), minus_high, minus_low, c_hat, PRECISION)

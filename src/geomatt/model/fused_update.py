@@ -1,7 +1,4 @@
-"""Triton kernels that end a step: gradients of the streams' and the readout's weights, error sums, Adam.
-
-Feature buffers as in `geomatt.model.fused_streams`.
-"""
+"""Triton kernels that end a step: error sums and Adam."""
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -13,88 +10,6 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-
-from geomatt.model.fused_chain import product, split
-
-
-@triton.jit
-def weights_kernel(
-    work, stride_work, table, gradient, numbers, index, elements, energy_error, by_energy, scale, count,
-    AT_G_HAT: tl.constexpr, AT_OUTPUT_HAT: tl.constexpr, ELEMENTS: tl.constexpr, PARAMETERS: tl.constexpr,
-    S: tl.constexpr, B: tl.constexpr, N: tl.constexpr, V: tl.constexpr, H: tl.constexpr,
-    BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, COLUMNS: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Gradients of W, b, the readout and the embedding: sums over all atoms of a member's batch.
-
-    Rows of the table: [kind, â, ā, width, b, ḃ, width, rows, columns, to, width, bias to]. Kind 0 is a tile
-    of âᵀ b − āᵀ ḃ, times the factor that u carries for W (kind 1). Kind 2 are BN columns of the output's
-    gradient, kind 3 of the embedding's; their b is the first column, and `to` the place of its gradient.
-    """
-    task = table + tl.program_id(0) * COLUMNS
-    m = tl.program_id(1).to(tl.int64)
-    kind = tl.load(task)
-    first, columns, to = tl.load(task + 4), tl.load(task + 8), tl.load(task + 9)
-    gradient += m * PARAMETERS
-    work += m * stride_work
-    k = tl.arange(0, BK)
-    n = tl.arange(0, BN)
-    if kind < 2:
-        hat, bar, a_width = tl.load(task + 1), tl.load(task + 2), tl.load(task + 3)
-        dot, b_width, rows = tl.load(task + 5), tl.load(task + 6), tl.load(task + 7)
-        to_width, to_bias = tl.load(task + 10), tl.load(task + 11)
-        o = tl.arange(0, BM)
-        total = tl.zeros((BM, BN), tl.float32)
-        bias = tl.zeros((BM,), tl.float32)
-        for start in range(0, B * N, BK):
-            row = start + k
-            a_at = row[:, None] * a_width + o[None, :]
-            b_at = row[:, None] * b_width + n[None, :]
-            a_in = (row < B * N)[:, None] & (o < rows)[None, :]
-            b_in = (row < B * N)[:, None] & (n < columns)[None, :]
-            a = tl.load(work + hat + a_at, mask=a_in, other=0.0)
-            bias += tl.sum(a, 0)
-            a_high, a_low = split(a, PRECISION)
-            b_high, b_low = split(tl.load(work + first + b_at, mask=b_in, other=0.0), PRECISION)
-            total = product(tl.trans(a_high), tl.trans(a_low), b_high, b_low, total, PRECISION)
-            a_high, a_low = split(-tl.load(work + bar + a_at, mask=a_in, other=0.0), PRECISION)
-            b_high, b_low = split(tl.load(work + dot + b_at, mask=b_in, other=0.0), PRECISION)
-            total = product(tl.trans(a_high), tl.trans(a_low), b_high, b_low, total, PRECISION)
-        factor = tl.where(kind == 1, scale, 1.0)
-        to_in = (o < rows)[:, None] & (n < columns)[None, :]
-        tl.store(gradient + to + o[:, None] * to_width + n[None, :], factor * total, mask=to_in)
-        tl.store(gradient + to_bias + o, factor * bias, mask=(o < rows) & (to_bias >= 0))
-    else:
-        column = first + n
-        inside = n < columns
-        if kind == 2:
-            total_row = tl.zeros((BN,), tl.float32)
-            w = 0.0
-            for start in range(0, B * N, BK):
-                row = start + k
-                at = AT_OUTPUT_HAT + row[:, None] * H + column[None, :]
-                window = (row < B * N)[:, None] & inside[None, :]
-                total_row += tl.sum(tl.load(work + at, mask=window, other=0.0), 0)
-                here = row < B * N
-                structure = m * count + tl.load(index + m * B + row // N, mask=here, other=0)
-                real = tl.load(numbers + structure * N + row % N, mask=here, other=0) > 0
-                w += tl.sum(tl.load(energy_error + m * B + row // N, mask=real, other=0.0), 0)
-            tl.store(gradient + to + column, total_row, mask=inside)
-            if first == 0:  # the output's bias follows its weights
-                tl.store(gradient + to + H, w * by_energy)
-        else:
-            element = tl.load(task + 1)
-            z = tl.load(elements + m * ELEMENTS + element)
-            total_row = tl.zeros((BN,), tl.float32)
-            for start in range(0, B * N, BK):
-                row = start + k
-                here = row < B * N
-                structure = m * count + tl.load(index + m * B + row // N, mask=here, other=0)
-                match = tl.load(numbers + structure * N + row % N, mask=here, other=0) == z
-                window = (match & here)[:, None] & inside[None, :]
-                for s in tl.static_range(S):
-                    at = AT_G_HAT + (s * (B * N) + row[:, None]) * V + column[None, :]
-                    total_row += tl.sum(tl.load(work + at, mask=window, other=0.0), 0)
-            tl.store(gradient + to + column, total_row, mask=inside)
 
 
 @triton.jit
