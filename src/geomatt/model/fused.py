@@ -221,24 +221,22 @@ class FusedProgram:
         )  # fmt: skip
 
     def run_overlaps(self, call: Call) -> None:
-        t, pairs = self.tune, self.batch * self.atoms * self.stride
-        grid = (
-            blocks(pairs, t["overlap_pairs"]),
-            blocks(self.layout.rows, t["overlap_rows"]),
-            self.members,
-        )
-        overlaps.overlaps_kernel[grid](
+        t, steps = self.tune, self.tune["overlap_steps"]
+        rows = blocks(self.layout.rows, t["overlap_rows"] * max(1, steps))
+        kernel = overlaps.all_overlaps_kernel if steps else overlaps.overlaps_kernel
+        how = {"STEPS": steps} if steps else {"BK": min(t["overlap_k"], self.columns)}
+        kernel[(blocks(self.batch * self.atoms * self.stride, t["overlap_pairs"]), rows, self.members)](
             self.a_high, self.a_low, call.mu, self.config.gamma, call.numbers, call.positions, call.index,
-            call.count, self.x, self.slope,
-            C=self.layout.rows, A_ROWS=self.a_rows, **self._pairs, **self._basis, BC=t["overlap_rows"],
-            BP=t["overlap_pairs"], BK=min(t["overlap_k"], self.columns), SLOPES=True,
-            PRECISION=self.precision, num_warps=t["overlap_warps"], num_stages=t["stages"],
+            call.count, self.x, self.slope, C=self.layout.rows, A_ROWS=self.a_rows, **self._pairs,
+            **self._basis, BC=t["overlap_rows"], BP=t["overlap_pairs"], **how, PRECISION=self.precision,
+            num_warps=t["overlap_warps"], num_stages=t["overlap_stages"],
         )  # fmt: skip
 
     def run_alpha(self) -> None:
         chain.alpha_kernel[self._chain_grid](
             self.x, self.chunk_table, self.parts, **self._chain, CHUNKS=self.chunks,
-            PRECISION=self.precision, num_warps=self.tune["chain_warps"], num_stages=self.tune["stages"],
+            PRECISION=self.precision, num_warps=self.tune["chain_warps"],
+            num_stages=self.tune["chain_stages"],
         )  # fmt: skip
 
     def run_bars(self, keep: bool) -> None:
@@ -247,14 +245,15 @@ class FusedProgram:
             self.pair_high if keep else self.x, self.pair_low if keep else self.x, self.parts, self.rows,
             **self._chain, CHUNKS=self.chunks, A_ROWS=self.a_rows, HALF=self.half, KEEP=keep,
             KEPT=self.gradient_precision, PRECISION=self.precision, num_warps=self.tune["chain_warps"],
-            num_stages=self.tune["stages"],
+            num_stages=self.tune["chain_stages"],
         )  # fmt: skip
 
     def run_alpha_dot(self, call: Call) -> None:
         chain.alpha_dot_kernel[self._chain_grid](
             self.x, self.slope, call.positions, call.index, self.by_forces, call.count, self.chunk_table,
             self.parts, **self._chain, CHUNKS=self.chunks, PRECISION=self.gradient_precision,
-            num_warps=self.tune["chain_warps"], num_stages=self.tune["stages"],
+            num_warps=self.tune["chain_warps"],
+            num_stages=self.tune["chain_stages"],
         )  # fmt: skip
 
     def run_hats(self, call: Call) -> None:
@@ -262,7 +261,7 @@ class FusedProgram:
             self.x, self.slope, self.alpha_bar, self.alpha_hat, call.positions, call.index, self.by_forces,
             call.count, self.chunk_table, self.stream_of, self.pair_high, self.pair_low, self.rows,
             **self._chain, A_ROWS=self.a_rows, HALF=self.half, PRECISION=self.gradient_precision,
-            num_warps=self.tune["hats_warps"], num_stages=self.tune["stages"],
+            num_warps=self.tune["hats_warps"], num_stages=self.tune["hats_stages"],
         )  # fmt: skip
 
     def run_basis(self, call: Call) -> None:
@@ -288,7 +287,7 @@ class FusedProgram:
             self.gradient_buffer, self.unfold_table,
             **self._basis, A_ROWS=self.a_rows, CONSTANTS=self.layout.constants, SPLITS=self.splits,
             BIAS=self.config.bias, ROWS=PREPARE_ROWS, COLUMNS=self.unfold_table.shape[1],
-            PARAMETERS=self.layout.parameters, num_warps=4,
+            PARAMETERS=self.layout.parameters, num_warps=4 if self.splits < 8 else 8,
         )  # fmt: skip
 
     def run_vectors(self, call: Call) -> None:

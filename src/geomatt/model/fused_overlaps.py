@@ -97,7 +97,7 @@ def overlaps_kernel(
     a_high, a_low, mu, gamma, numbers, positions, index, count, x, slope,
     C: tl.constexpr, A_ROWS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr,
     L: tl.constexpr, LB: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
-    SLOPES: tl.constexpr, PRECISION: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """X = A Φ̂ᵀ and X' = A Φ̂'ᵀ for BC rows and BP pair slots; Φ̂ is made on the way, never stored."""
     m = tl.program_id(2).to(tl.int64)
@@ -115,17 +115,46 @@ def overlaps_kernel(
         offset = d[None, :] - centre[:, None]  # (BK, BP)
         exponent = gamma * offset * offset
         phi = tl.where((exponent < EXPONENT_LIMIT) & real[None, :], tl.exp(-exponent), 0.0)
-        if SLOPES:
-            s_high, s_low = split((-2.0 * gamma) * offset * phi, PRECISION)
-            total_slope = product(high, low, s_high, s_low, total_slope, PRECISION)
+        s_high, s_low = split((-2.0 * gamma) * offset * phi, PRECISION)
+        total_slope = product(high, low, s_high, s_low, total_slope, PRECISION)
         phi = tl.where((l == L)[:, None] & real[None, :], 1.0, phi)
         phi_high, phi_low = split(phi, PRECISION)
         total = product(high, low, phi_high, phi_low, total, PRECISION)
     to = (m * C + row[:, None]) * (B * N * NP) + p[None, :]
     inside = (row < C)[:, None] & (b < B)[None, :]
     tl.store(x + to, total, mask=inside)
-    if SLOPES:
-        tl.store(slope + to, total_slope, mask=inside)
+    tl.store(slope + to, total_slope, mask=inside)
+
+
+@triton.jit
+def all_overlaps_kernel(
+    a_high, a_low, mu, gamma, numbers, positions, index, count, x, slope,
+    C: tl.constexpr, A_ROWS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr,
+    L: tl.constexpr, LB: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, STEPS: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """As `overlaps_kernel`, for STEPS blocks of BC rows: Φ̂ is made once for them, and stays close."""
+    m = tl.program_id(2).to(tl.int64)
+    p = tl.program_id(0) * BP + tl.arange(0, BP)
+    d, _, real, _, _, b, _, _ = pair_geometry(numbers, positions, index, m, count, p, B, N, NP)
+    l = tl.arange(0, LB)
+    centre = tl.load(mu + m * L + l, mask=l < L, other=1e6)
+    offset = d[None, :] - centre[:, None]  # (LB, BP)
+    exponent = gamma * offset * offset
+    phi = tl.where((exponent < EXPONENT_LIMIT) & real[None, :], tl.exp(-exponent), 0.0)
+    s_high, s_low = split((-2.0 * gamma) * offset * phi, PRECISION)
+    phi_high, phi_low = split(tl.where((l == L)[:, None] & real[None, :], 1.0, phi), PRECISION)
+    zero = tl.zeros((BC, BP), tl.float32)
+    first = tl.program_id(1) * (STEPS * BC)
+    for start in range(first, min(first + STEPS * BC, A_ROWS), BC):
+        row = start + tl.arange(0, BC)
+        at = (m * A_ROWS + row[:, None]) * LB + l[None, :]
+        high = tl.load(a_high + at)
+        low = tl.load(a_low + at)
+        to = (m * C + row[:, None]) * (B * N * NP) + p[None, :]
+        inside = (row < C)[:, None] & (b < B)[None, :]
+        tl.store(slope + to, product(high, low, s_high, s_low, zero, PRECISION), mask=inside)
+        tl.store(x + to, product(high, low, phi_high, phi_low, zero, PRECISION), mask=inside)
 
 
 @triton.jit
