@@ -66,7 +66,7 @@ def test_the_command_lists_what_the_files_say(shipped):
     assert "geomatt reproduce table1" in empty.output
     ship(shipped, "md17/aspirin")
     listed = runner.invoke(app, ["models"], env={"COLUMNS": "140"})
-    for part in ("md17/aspirin", "0.250", "0.980", "4902", "2 frames of aspirin", "CC0", "reproduce table1"):
+    for part in ("md17/aspirin", "0.250", "0.980", "4902", "2 frames", "CC0", "reproduce table1"):
         assert part in listed.output
     stored = json.loads(runner.invoke(app, ["models", "--json"]).output)
     assert stored["md17/aspirin"]["record"]["epochs"] == 2000

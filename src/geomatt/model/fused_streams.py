@@ -47,9 +47,10 @@ def moved(high, low, size, BACK: tl.constexpr, RT: tl.constexpr, PRECISION: tl.c
     """
     k = tl.arange(0, RT)
     if BACK:
-        matrix = ((k[:, None] == k[None, :] + size) & (k < size)[None, :]).to(high.dtype)
+        here = (k[:, None] == k[None, :] + size) & (k < size)[None, :]
     else:
-        matrix = ((k[:, None] + size == k[None, :]) & (k < size)[:, None]).to(high.dtype)
+        here = (k[:, None] + size == k[None, :]) & (k < size)[:, None]
+    matrix = tl.where(here, 1.0, 0.0).to(high.dtype)
     if PRECISION == "bf16x3":
         to_high = tl.dot(high, matrix).to(tl.bfloat16)
         to_low = tl.dot(low, matrix).to(tl.bfloat16)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
+from torch.optim.adam import adam
 
 from geomatt.data.batch import Batch
 from geomatt.model.dense import DenseProgram
@@ -190,18 +191,17 @@ class Stepper:
         return torch.cat([gradient[name].reshape(len(index), -1) for name in self.names], 1)
 
     def _adam(self, gradient: Tensor) -> None:
-        """One Adam update of θ, as torch.optim.Adam does it, and of its moving average."""
+        """One Adam update of θ, and of its moving average."""
         b1, b2 = self.betas
-        self.steps += 1
-        self.first.lerp_(gradient, 1.0 - b1)
-        self.second.mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
-        dtype = self.theta.dtype
-        size = (self.rate / (1.0 - b1**self.steps)).to(dtype)
-        scale = (1.0 - b2**self.steps).sqrt().to(dtype)
-        self.theta.sub_(size * self.first / (self.second.sqrt() / scale + self.eps))
+        rate = self.rate if self.theta.is_cuda else float(self.rate)
+        adam(
+            [self.theta], [gradient], [self.first], [self.second], [], [self.steps],
+            fused=True, amsgrad=False, beta1=b1, beta2=b2, lr=rate, weight_decay=0.0, eps=self.eps,
+            maximize=False,
+        )  # fmt: skip
         if self.average is not None:
             # Early on the average forgets faster, or it would remember the random start.
-            weight = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay).to(dtype)
+            weight = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay).to(self.theta.dtype)
             self.average.lerp_(self.theta, weight)
 
     def _replay(self, index: Tensor) -> None:
