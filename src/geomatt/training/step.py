@@ -193,12 +193,12 @@ class Stepper:
     def _adam(self, gradient: Tensor) -> None:
         """One Adam update of θ, and of its moving average."""
         b1, b2 = self.betas
-        rate = self.rate if self.theta.is_cuda else float(self.rate)
         adam(
-            [self.theta], [gradient], [self.first], [self.second], [], [self.steps],
-            fused=True, amsgrad=False, beta1=b1, beta2=b2, lr=rate, weight_decay=0.0, eps=self.eps,
-            maximize=False,
+            [self.theta], [gradient], [self.first], [self.second], [], [self.steps.float()],
+            fused=True, amsgrad=False, beta1=b1, beta2=b2, weight_decay=0.0, eps=self.eps, maximize=False,
+            lr=self.rate.float() if self.theta.is_cuda else float(self.rate),
         )  # fmt: skip
+        self.steps += 1
         if self.average is not None:
             # Early on the average forgets faster, or it would remember the random start.
             weight = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay).to(self.theta.dtype)
