@@ -23,7 +23,7 @@ from geomatt.training.loss import Loss, loss_slopes
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PRECISION, TOLERANCE = ("bf16x3", 3e-4) if DEVICE == "cuda" else ("ieee", 2e-6)
 SMALL = {  # few and small programs: the interpreter runs them one after the other
-    "chunks": 1, "overlap_rows": 64, "overlap_pairs": 128, "overlap_k": 16, "folded_rows": 64,
+    "chunks": 1, "overlap_rows": 64, "overlap_pairs": 128, "overlap_steps": 1, "folded_rows": 64,
     "folded_splits": 2, "folded_k": 32,
 }  # fmt: skip
 
@@ -123,8 +123,7 @@ def test_gradient_and_errors_are_those_of_the_dense_program(
 ) -> None:
     config, data = problem(bias, (2, 3, 4) if forces else (3, 2))
     loss = Loss(weighting, rho=0.3)
-    tune = SMALL if forces else {**SMALL, "overlap_steps": 1}  # both kernels for the overlaps
-    program = fused.FusedProgram(config, 2, 2, 5, DEVICE, precision=PRECISION, tune=tune)
+    program = fused.FusedProgram(config, 2, 2, 5, DEVICE, precision=PRECISION, tune=SMALL)
     sums = torch.zeros(4, 2, dtype=torch.float64, device=DEVICE)
     gradient, energy_error, force_error = program.gradient(
         data["parameters"], data["numbers"], data["positions"], data["energy"],

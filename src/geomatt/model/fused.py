@@ -222,13 +222,12 @@ class FusedProgram:
 
     def run_overlaps(self, call: Call) -> None:
         t, steps = self.tune, self.tune["overlap_steps"]
-        rows = blocks(self.layout.rows, t["overlap_rows"] * max(1, steps))
-        kernel = overlaps.all_overlaps_kernel if steps else overlaps.overlaps_kernel
-        how = {"STEPS": steps} if steps else {"BK": min(t["overlap_k"], self.columns)}
-        kernel[(blocks(self.batch * self.atoms * self.stride, t["overlap_pairs"]), rows, self.members)](
+        rows = blocks(self.layout.rows, t["overlap_rows"] * steps)
+        pairs = blocks(self.batch * self.atoms * self.stride, t["overlap_pairs"])
+        overlaps.overlaps_kernel[(pairs, rows, self.members)](
             self.a_high, self.a_low, call.mu, self.config.gamma, call.numbers, call.positions, call.index,
             call.count, self.x, self.slope, C=self.layout.rows, A_ROWS=self.a_rows, **self._pairs,
-            **self._basis, BC=t["overlap_rows"], BP=t["overlap_pairs"], **how, PRECISION=self.precision,
+            **self._basis, BC=t["overlap_rows"], BP=t["overlap_pairs"], STEPS=steps, PRECISION=self.precision,
             num_warps=t["overlap_warps"], num_stages=t["overlap_stages"],
         )  # fmt: skip
 

@@ -154,15 +154,17 @@ class aside:
 def defaults(members: int, atoms: int) -> dict[str, int]:
     """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided."""
     few = members < 8  # a GPU is not full with these
-    chain_warps = 4 if atoms > 32 else 1
+    small = atoms <= 32
+    chain_warps = 1 if small else 4
     return {
-        "chunks": 16 if few else 4, "chain_warps": chain_warps, "chain_stages": 1,
+        "chunks": 16 if few else 4, "chain_warps": chain_warps, "chain_stages": 2 if small and not few else 1,
         "hats_warps": chain_warps, "hats_stages": 1,
-        "overlap_rows": 128, "overlap_pairs": 64, "overlap_k": 32, "overlap_warps": 4, "overlap_stages": 1,
-        "overlap_steps": 0,  # blocks of rows of a program of `all_overlaps_kernel`; 0 for the other kernel
-        "folded_rows": 128, "folded_k": 64, "folded_warps": 8, "folded_splits": 19 if few else 2,
-        "folded_stages": 3, "stream_warps": 4, "vectors_warps": 8,
-        "group": (8 if few else 4) // (1 if atoms <= 32 else 4),  # tiles in registers at once
+        "overlap_rows": 64, "overlap_pairs": 64 if few else 32, "overlap_warps": 4,
+        "overlap_stages": 1 if few else 2, "overlap_steps": 2 if few else 11,  # blocks of rows of a program
+        "folded_rows": 64 if few else 128, "folded_k": 64, "folded_warps": 4,
+        "folded_splits": 12 if few else 2, "folded_stages": 4 if few else 3,
+        "stream_warps": 4 if few else 2, "vectors_warps": 4,
+        "group": (8 if few else 4) // (1 if small else 4),  # tiles in registers at once
     }  # fmt: skip
 
 

@@ -96,44 +96,10 @@ def prepare_kernel(
 def overlaps_kernel(
     a_high, a_low, mu, gamma, numbers, positions, index, count, x, slope,
     C: tl.constexpr, A_ROWS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr,
-    L: tl.constexpr, LB: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, BK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
-    """X = A Φ̂ᵀ and X' = A Φ̂'ᵀ for BC rows and BP pair slots; Φ̂ is made on the way, never stored."""
-    m = tl.program_id(2).to(tl.int64)
-    p = tl.program_id(0) * BP + tl.arange(0, BP)
-    row = tl.program_id(1) * BC + tl.arange(0, BC)
-    d, _, real, _, _, b, _, _ = pair_geometry(numbers, positions, index, m, count, p, B, N, NP)
-    total = tl.zeros((BC, BP), tl.float32)
-    total_slope = tl.zeros((BC, BP), tl.float32)
-    a_at = (m * A_ROWS + row[:, None]) * LB
-    for start in range(0, L + 1, BK):
-        l = start + tl.arange(0, BK)
-        high = tl.load(a_high + a_at + l[None, :])  # columns beyond L hold zeros
-        low = tl.load(a_low + a_at + l[None, :])
-        centre = tl.load(mu + m * L + l, mask=l < L, other=1e6)
-        offset = d[None, :] - centre[:, None]  # (BK, BP)
-        exponent = gamma * offset * offset
-        phi = tl.where((exponent < EXPONENT_LIMIT) & real[None, :], tl.exp(-exponent), 0.0)
-        s_high, s_low = split((-2.0 * gamma) * offset * phi, PRECISION)
-        total_slope = product(high, low, s_high, s_low, total_slope, PRECISION)
-        phi = tl.where((l == L)[:, None] & real[None, :], 1.0, phi)
-        phi_high, phi_low = split(phi, PRECISION)
-        total = product(high, low, phi_high, phi_low, total, PRECISION)
-    to = (m * C + row[:, None]) * (B * N * NP) + p[None, :]
-    inside = (row < C)[:, None] & (b < B)[None, :]
-    tl.store(x + to, total, mask=inside)
-    tl.store(slope + to, total_slope, mask=inside)
-
-
-@triton.jit
-def all_overlaps_kernel(
-    a_high, a_low, mu, gamma, numbers, positions, index, count, x, slope,
-    C: tl.constexpr, A_ROWS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr,
     L: tl.constexpr, LB: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, STEPS: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """As `overlaps_kernel`, for STEPS blocks of BC rows: Φ̂ is made once for them, and stays close."""
+    """X = A Φ̂ and dX/dd for BP pairs and STEPS blocks of BC rows: Φ̂ is made once for them, never stored."""
     m = tl.program_id(2).to(tl.int64)
     p = tl.program_id(0) * BP + tl.arange(0, BP)
     d, _, real, _, _, b, _, _ = pair_geometry(numbers, positions, index, m, count, p, B, N, NP)
