@@ -191,3 +191,22 @@ def test_periodic_structures_and_their_stress():
     double.calc = calculator
     # The shift of the energy belongs to a structure, the rest grows with it.
     assert double.get_potential_energy() + 10.0 == pytest.approx(2 * (energy + 10.0), abs=1e-9)
+
+
+@pytest.mark.parametrize("cell", [None, [10, 10, 0]], ids=["no cell", "flat cell"])
+def test_a_periodic_direction_needs_a_lattice_vector(cell):
+    network = small_network(orders=(2, 3), bias=False)
+    atoms = water()
+    atoms.pbc, atoms.cell = True, cell
+    atoms.calc = GeomAttCalculator(Potential(network, Normalisation()))
+    with pytest.raises(GeomAttError, match="lattice vector"):
+        atoms.get_potential_energy()
+
+
+def test_new_weights_give_new_answers():
+    potential = make(dtype=torch.float32)
+    structure = Structure(water().numbers, water().positions)
+    before = potential.predict([structure])[0].energy
+    with torch.no_grad():
+        potential.network.overlaps[0].K.data.mul_(1.5)  # .data: torch's own bookkeeping does not see it
+    assert abs(potential.predict([structure])[0].energy - before) > 1e-6

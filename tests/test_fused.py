@@ -102,7 +102,7 @@ def reference(
     )
     parameters = {n: p.double() if p.is_floating_point() else p for n, p in data["parameters"].items()}
     program = DenseProgram(config)
-    f = program.forward(parameters, numbers, positions.double())
+    f = program.forward(program.prepare(parameters), numbers, positions.double())
     a = program.adjoints(f)
     energy_error = f.atomic.sum(-1) - energy.double()
     force_error = program.forces(f, a) - labels.double() if forces else None

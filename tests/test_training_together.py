@@ -31,7 +31,11 @@ def test_side_by_side_is_as_alone(tmp_path, device):
     jobs = [
         Job(d, SPLIT, c, tmp_path / f"t{i}") for i, (d, c) in enumerate(zip(datasets, configs, strict=True))
     ]
-    together = train_together(jobs)
+    heard = []
+    together = train_together(
+        jobs, callback=lambda p: heard.append((p.member, p.epoch)) if p.new_row else None
+    )
+    assert heard == [(m, e) for e in (1, 2, 3) for m in (0, 1)]
     for i, (data, own) in enumerate(zip(datasets, configs, strict=True)):
         alone = train(data, SPLIT, own, tmp_path / f"a{i}")
         assert alone.potential.elements == together[i].potential.elements

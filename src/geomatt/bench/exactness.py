@@ -15,7 +15,7 @@ from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames, random_mat
 from geomatt.bench.training import Trainee, new_network
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.inference import Path, infer
+from geomatt.model.inference import Evaluator, Path
 from geomatt.training.loss import Loss
 
 DTYPES = (torch.float64, torch.float32)
@@ -79,7 +79,7 @@ def _infer(
 ) -> tuple[Tensor, Tensor]:
     """Energies (B,) and forces (B, N, 3) by one path in one precision."""
     batch = Batch(numbers, positions.to(dtype))
-    found = infer(copy.deepcopy(network).to(dtype), batch, forces=True, attention=False, path=path)
+    found = Evaluator(copy.deepcopy(network).to(dtype))(batch, forces=True, attention=False, path=path)
     assert found.forces is not None
     return found.atomic.double().sum(-1), found.forces.double()
 

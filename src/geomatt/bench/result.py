@@ -157,7 +157,7 @@ def machine(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "geomatt": geomatt.__version__,
         # A copy of the sources without its history can still be told which commit it is.
-        "commit": commit() or os.environ.get("GEOMATT_COMMIT"),
+        "commit": commit(),
         "versions": {name: found for name in PACKAGES if (found := _version(name))},
         "tf32": torch.backends.cuda.matmul.allow_tf32,
     }

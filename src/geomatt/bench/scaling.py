@@ -19,7 +19,7 @@ from geomatt.bench.systems import random_matter
 from geomatt.bench.timing import Contender, Timing, measure
 from geomatt.bench.training import judged, new_network
 from geomatt.data.batch import Batch
-from geomatt.model.inference import infer
+from geomatt.model.inference import Evaluator
 from geomatt.model.sparse import pair_layout, sparse_energy_and_forces
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
@@ -64,12 +64,12 @@ def build(settings: Settings, path: str, atoms: int) -> Case:
     positions = torch.from_numpy(r).to(settings.device)
     network = new_network(settings.config((1, 6, 7, 8), bias=False), settings.device, settings.seed)
     if path == "dense":
-        batch = Batch(numbers[None], positions[None].float())
+        batch, evaluate = Batch(numbers[None], positions[None].float()), Evaluator(network)
         return Case(
             path,
             atoms,
             float(atoms),
-            lambda: infer(network, batch, forces=True, attention=False, path="dense"),
+            lambda: evaluate(batch, forces=True, attention=False, path="dense"),
             0.0,
         )
     start = time.perf_counter()

@@ -33,32 +33,6 @@ class Batch:
     def __len__(self) -> int:
         return self.numbers.shape[0]
 
-    def rows(self, index: Tensor) -> Batch:
-        """The chosen structures."""
-
-        def pick(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.index_select(0, index)
-
-        return Batch(
-            self.numbers.index_select(0, index),
-            self.positions.index_select(0, index),
-            pick(self.energy),
-            pick(self.forces),
-            pick(self.cell),
-        )
-
-    def to(self, device: torch.device | str) -> Batch:
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(device)
-
-        return Batch(
-            self.numbers.to(device),
-            self.positions.to(device),
-            move(self.energy),
-            move(self.forces),
-            move(self.cell),
-        )
-
 
 def collate(
     structures: Sequence[Structure],

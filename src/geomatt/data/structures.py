@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -179,6 +180,12 @@ class Dataset(Sequence[Structure]):
         owner = np.repeat(np.arange(len(self)), self.sizes)
         np.add.at(counts, (owner, np.searchsorted(self.elements, self.numbers)), 1)
         return counts
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Where the data came from, for records that travel: the file's name, not the user's folders."""
+        path = self.origin.get("path")
+        return dict(self.origin) if path is None else {**self.origin, "path": Path(path).name}
 
     def fingerprint(self) -> str:
         """SHA-256 over geometry and labels: the same data has the same one, whatever file it came from."""

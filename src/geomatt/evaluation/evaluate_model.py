@@ -94,7 +94,7 @@ def _provenance(potential: Potential | Committee, dataset: Dataset) -> dict[str,
         "members": len(potential.members) if isinstance(potential, Committee) else 1,
         "dtype": str(member.dtype).removeprefix("torch."),
         "data": dataset.name,
-        "data_origin": dict(dataset.origin),
+        "data_origin": dataset.provenance,
         "data_sha256": dataset.fingerprint(),
         "hardware": hardware(str(member.device)),
     }

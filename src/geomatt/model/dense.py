@@ -33,8 +33,19 @@ from torch.nn import functional
 from geomatt.model import chain, streams
 from geomatt.model.config import ModelConfig
 from geomatt.model.pair_functions import AllPairs, Channels, SortedPairs
+from geomatt.model.table import Table, TabulatedPairs
 
 Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
+
+
+@dataclass
+class Prepared:
+    """What the weights alone decide, of M networks."""
+
+    parameters: Parameters
+    folded: Tensor  # A (M, C, L'), all overlap functions
+    plan: streams.Plan
+    table: Table | None
 
 
 @dataclass
@@ -44,7 +55,7 @@ class Forward:
     parameters: Parameters
     numbers: Tensor  # (M, B, N)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
-    pairs: AllPairs | SortedPairs
+    pairs: AllPairs | SortedPairs | TabulatedPairs
     slope: Any  # derivatives of the overlaps by the distance, as `pairs` keeps them
     chains: list[chain.Chain]  # [stream]
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
@@ -77,32 +88,25 @@ class DenseProgram:
 
     # ---- energies -----------------------------------------------------------------------------------
 
-    def forward(
-        self,
-        p: Parameters,
-        numbers: Tensor,
-        positions: Tensor,
-        slopes: bool = True,
-        folded: Tensor | None = None,
-    ) -> Forward:
-        """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted.
+    def prepare(self, p: Parameters, table: bool = False) -> Prepared:
+        """All that the weights alone decide; `table`: the overlap functions tabulated, for one network."""
+        folded = self.fold(p)
+        plan = streams.plan(
+            p["embedding"].repeat(self.streams, 1, 1), self._per_layer(p["W"]), self._per_layer(p["b"])
+        )
+        made = Table(self.config, self.channels, p["mu"][0], folded[0]) if table else None
+        return Prepared(p, folded, plan, made)
 
-        `folded` saves folding the same parameters again.
-        """
-        direction, pairs = self._pairs(p, numbers, positions)
-        a = self.fold(p) if folded is None else folded
+    def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor, slopes: bool = True) -> Forward:
+        """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted."""
+        p, a = prepared.parameters, prepared.folded
+        direction, pairs = self._pairs(prepared, numbers, positions)
         slope = pairs.slopes(a) if slopes else None
         chains = [chain.attention(x) for x in pairs.overlaps(a)]
         alpha = self._by_layer([a for a, _ in chains])
 
         one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype)
-        v, segments = streams.forward(
-            one_hot.flatten(0, 1).repeat(self.streams, 1, 1),
-            p["embedding"].repeat(self.streams, 1, 1),
-            alpha,
-            self._per_layer(p["W"]),
-            self._per_layer(p["b"]),
-        )
+        v, segments = streams.forward(one_hot.flatten(0, 1).repeat(self.streams, 1, 1), alpha, prepared.plan)
         x = self._side_by_side(v)
         hidden = torch.baddbmm(p["hidden.bias"][:, None], x, p["hidden.weight"].mT)
         active = functional.softplus(hidden) - p["softplus_shift"][:, None, None]
@@ -114,8 +118,8 @@ class DenseProgram:
         )  # fmt: skip
 
     def _pairs(
-        self, p: Parameters, numbers: Tensor, positions: Tensor
-    ) -> tuple[Tensor, AllPairs | SortedPairs]:
+        self, prepared: Prepared, numbers: Tensor, positions: Tensor
+    ) -> tuple[Tensor, AllPairs | SortedPairs | TabulatedPairs]:
         """Directions between atoms, and the functions of their distances."""
         atoms = numbers.shape[2]
         r = positions.reshape(-1, atoms, 3)
@@ -125,10 +129,12 @@ class DenseProgram:
         inverse = torch.where(apart, torch.rsqrt(torch.where(apart, squared, 1.0)), 0.0)
         mask = (numbers > 0).view(-1, atoms)
         real = mask[:, :, None] & mask[:, None]
+        unit = difference * inverse[..., None]
+        if prepared.table is not None:
+            return unit, prepared.table.pairs(squared * inverse, real)
         alone_on_cpu = len(numbers) == 1 and positions.device.type == "cpu"
         kind = SortedPairs if alone_on_cpu else AllPairs
-        pairs = kind(self.config, self.channels, p["mu"], squared * inverse, real)
-        return difference * inverse[..., None], pairs
+        return unit, kind(self.config, self.channels, prepared.parameters["mu"], squared * inverse, real)
 
     def _constant(self, p: Parameters, s: int) -> Tensor:
         """Q Φ̂(0) + q, (M, layers, k − 1, F)."""
@@ -164,7 +170,7 @@ class DenseProgram:
     # ---- forces -------------------------------------------------------------------------------------
 
     def adjoints(self, f: Forward) -> Adjoints:
-        """∂E/∂ of the hidden layer, of v, u, α and every overlap."""
+        """∂E/∂ of the hidden layer, the features, α and every overlap."""
         hidden = torch.sigmoid(f.hidden) * f.parameters["output.weight"] * _mask(f)
         g = self._by_stream(hidden @ f.parameters["hidden.weight"])
         alphas, moved, ends = streams.adjoints(f.segments, g)
@@ -189,6 +195,8 @@ class DenseProgram:
         atoms = f.numbers.shape[2]
         r_dot = by_forces.reshape(-1, atoms, 3)
         d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)
+        if isinstance(f.pairs, TabulatedPairs):
+            raise TypeError("a table has no gradients by the weights it was made from")
         overlap_dot = f.pairs.tangents(f.slope, d_dot)
         dots = [chain.attention_dot(c, x_dot) for c, x_dot in zip(f.chains, overlap_dot, strict=True)]
         grads: dict[str, Tensor] = {}
@@ -268,7 +276,7 @@ class DenseProgram:
         return x.view(*x.shape[:2], self.streams, -1).permute(2, 0, 1, 3).flatten(0, 1).contiguous()
 
     def _member_first(self, by_layer: list[Tensor]) -> Tensor:
-        """From [layer] (S·M, ...) to (M, S, layers, ...), with the factor that u carries."""
+        """From [layer] (S·M, ...) to (M, S, layers, ...), with the factor of `_per_layer`."""
         stacked = torch.stack(by_layer, 1) * self.scale
         return stacked.view(self.streams, -1, *stacked.shape[1:]).transpose(0, 1)
 

@@ -51,12 +51,11 @@ class FusedProgram:
         device: torch.device | str,
         *,
         precision: str = "bf16x3",
-        gradient_precision: str | None = None,
         tune: dict[str, int] | None = None,
     ) -> None:
         self.config, self.members, self.batch, self.atoms = config, members, batch, atoms
         self.device = torch.device(device)
-        self.precision, self.gradient_precision = precision, gradient_precision or precision
+        self.precision = precision
         self.layout = Layout(config)
         self.rows = members * batch * config.layers
         self.coefficients = coefficients(config)  # R
@@ -114,7 +113,7 @@ class FusedProgram:
 
     def _allocate_pairs(self) -> None:
         """Operands and result of `by_folded_kernel`."""
-        operand = torch.bfloat16 if self.gradient_precision == "bf16x3" else torch.float32
+        operand = torch.bfloat16 if self.precision == "bf16x3" else torch.float32
 
         def zeros(*shape: int) -> tuple[Tensor, Tensor]:
             high = torch.zeros(self.members, *shape, dtype=operand, device=self.device)
@@ -243,14 +242,14 @@ class FusedProgram:
             self.x, self.slope, self.alpha_bar, self.chunk_table, self.stream_of,
             self.pair_high if keep else self.x, self.pair_low if keep else self.x, self.parts, self.rows,
             **self._chain, CHUNKS=self.chunks, A_ROWS=self.a_rows, HALF=self.half, KEEP=keep,
-            KEPT=self.gradient_precision, PRECISION=self.precision, num_warps=self.tune["chain_warps"],
+            KEPT=self.precision, PRECISION=self.precision, num_warps=self.tune["chain_warps"],
             num_stages=self.tune["chain_stages"],
         )  # fmt: skip
 
     def run_alpha_dot(self, call: Call) -> None:
         chain.alpha_dot_kernel[self._chain_grid](
             self.x, self.slope, call.positions, call.index, self.by_forces, call.count, self.chunk_table,
-            self.parts, **self._chain, CHUNKS=self.chunks, PRECISION=self.gradient_precision,
+            self.parts, **self._chain, CHUNKS=self.chunks, PRECISION=self.precision,
             num_warps=self.tune["chain_warps"],
             num_stages=self.tune["chain_stages"],
         )  # fmt: skip
@@ -259,7 +258,7 @@ class FusedProgram:
         chain.hats_kernel[self._chain_grid](
             self.x, self.slope, self.alpha_bar, self.alpha_hat, call.positions, call.index, self.by_forces,
             call.count, self.chunk_table, self.stream_of, self.pair_high, self.pair_low, self.rows,
-            **self._chain, A_ROWS=self.a_rows, HALF=self.half, PRECISION=self.gradient_precision,
+            **self._chain, A_ROWS=self.a_rows, HALF=self.half, PRECISION=self.precision,
             num_warps=self.tune["hats_warps"], num_stages=self.tune["hats_stages"],
         )  # fmt: skip
 
@@ -267,7 +266,7 @@ class FusedProgram:
         overlaps.basis_kernel[(self.half // 16, self.members)](
             call.mu, self.config.gamma, call.numbers, call.positions, call.index, self.by_forces, call.count,
             self.pair_of, self.phi_high, self.phi_low, **self._pairs, HALF=self.half, **self._basis, BP=16,
-            PRECISION=self.gradient_precision, num_warps=4,
+            PRECISION=self.precision, num_warps=4,
         )  # fmt: skip
 
     def run_by_folded(self) -> None:
@@ -276,7 +275,7 @@ class FusedProgram:
         overlaps.by_folded_kernel[grid](
             self.pair_high, self.pair_low, self.phi_high, self.phi_low, self.folded_parts,
             A_ROWS=self.a_rows, HALF=self.half, LB=self.columns, BC=t["folded_rows"], BK=t["folded_k"],
-            STEPS=self.folded_steps, PRECISION=self.gradient_precision, num_warps=t["folded_warps"],
+            STEPS=self.folded_steps, PRECISION=self.precision, num_warps=t["folded_warps"],
             num_stages=t["folded_stages"],
         )  # fmt: skip
 
@@ -351,7 +350,7 @@ class FusedProgram:
             call.theta, call.theta_stride, self.vectors, self.vector_hats, self.q_parts, self.gradient_buffer,
             self.layout.scale, AT_W=at["W"], AT_B=at["b"], AT_HIDDEN=at["hidden.weight"],
             AT_HIDDEN_BIAS=at["hidden.bias"], PARAMETERS=self.layout.parameters, S=len(c.orders),
-            B=self.batch, **self._stream, **self._features, PRECISION=self.gradient_precision,
+            B=self.batch, **self._stream, **self._features, PRECISION=self.precision,
             num_warps=self.tune["vectors_warps"], num_stages=1,
         )  # fmt: skip
         vectors.ends_kernel[(blocks(max(len(c.elements) * v, h + 1), 256), self.members)](

@@ -1,4 +1,4 @@
-"""Triton kernels for everything between the positions and α: overlaps, chains, and their derivatives.
+"""Triton kernels for everything between the overlaps X and α, and their derivatives.
 
 The formulas are those of `geomatt.model.chain` and `geomatt.model.dense`; the names match. Layouts:
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.dense import DenseProgram
+from geomatt.model.dense import DenseProgram, Prepared
 from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.sparse import sparse_energy_and_forces
+from geomatt.model.sparse import sparse_atomic_energies, sparse_energy_and_forces
 
 Path = Literal["auto", "dense", "sparse"]
 
@@ -30,34 +30,48 @@ class Inferred:
     attention: list[list[Tensor]] | None  # [stream][layer] (B, N, N)
 
 
-@torch.no_grad()
-def infer(
-    network: GeometricAttention, batch: Batch, *, forces: bool, attention: bool, path: Path = "auto"
-) -> Inferred:
-    """Evaluate a batch. `path` forces all pairs ("dense") or neighbour lists ("sparse")."""
-    large = batch.numbers.shape[1] > DENSE_ATOMS
-    if path == "dense" and batch.cell is not None:
-        raise GeomAttError("Periodic structures need the sparse path.")
-    if batch.cell is not None and attention:
-        raise GeomAttError("Attention matrices of periodic structures are not supported. Set pbc to False.")
-    if batch.cell is None and (path == "dense" or attention or (path == "auto" and not large)):
-        return _dense(network, batch, forces, attention)
-    return _sparse(network, batch)
+class Evaluator:
+    """Evaluates a network whose weights stay as they are: what they alone decide is worked out once."""
+
+    def __init__(self, network: GeometricAttention, table: bool = True) -> None:
+        """`table`: tabulate the overlap functions where that can pay; it costs a few evaluations."""
+        self.network, self.table = network, table
+        self.program = DenseProgram(network.config)
+        self._prepared: Prepared | None = None
+
+    @torch.no_grad()
+    def __call__(self, batch: Batch, *, forces: bool, attention: bool, path: Path = "auto") -> Inferred:
+        """Evaluate a batch. `path` forces all pairs ("dense") or neighbour lists ("sparse")."""
+        large = batch.numbers.shape[1] > DENSE_ATOMS
+        if path == "dense" and batch.cell is not None:
+            raise GeomAttError("Periodic structures need the sparse path.")
+        if batch.cell is not None and attention:
+            raise GeomAttError("There are no attention matrices of periodic structures. Set pbc to False.")
+        if batch.cell is None and (path == "dense" or attention or (path == "auto" and not large)):
+            return self._dense(batch, forces, attention)
+        return _sparse(self.network, batch, forces)
+
+    def _dense(self, batch: Batch, forces: bool, attention: bool) -> Inferred:
+        program = self.program
+        forward = program.forward(self._prepare(), batch.numbers[None], batch.positions[None], slopes=forces)
+        return Inferred(
+            forward.atomic[0],
+            program.forces(forward, program.adjoints(forward))[0] if forces else None,
+            None,
+            program.attention(forward) if attention else None,
+        )
+
+    def _prepare(self) -> Prepared:
+        if self._prepared is None:
+            mu = self.network.mu
+            # A table errs by less than float32's resolution; who asks for float64 wants all of its digits.
+            table = self.table and mu.device.type == "cpu" and mu.dtype == torch.float32
+            parameters = {name: value[None] for name, value in self.network.state_dict().items()}
+            self._prepared = self.program.prepare(parameters, table=table)
+        return self._prepared
 
 
-def _dense(network: GeometricAttention, batch: Batch, forces: bool, attention: bool) -> Inferred:
-    program = DenseProgram(network.config)
-    parameters = {name: value[None] for name, value in network.state_dict().items()}
-    forward = program.forward(parameters, batch.numbers[None], batch.positions[None], slopes=forces)
-    return Inferred(
-        forward.atomic[0],
-        program.forces(forward, program.adjoints(forward))[0] if forces else None,
-        None,
-        program.attention(forward) if attention else None,
-    )
-
-
-def _sparse(network: GeometricAttention, batch: Batch) -> Inferred:
+def _sparse(network: GeometricAttention, batch: Batch, with_forces: bool) -> Inferred:
     """One structure after the other, each without its padding."""
     atomic = torch.zeros_like(batch.positions[..., 0])
     forces = torch.zeros_like(batch.positions)
@@ -65,6 +79,11 @@ def _sparse(network: GeometricAttention, batch: Batch) -> Inferred:
     for b, count in enumerate(batch.atoms.tolist()):
         cell = None if batch.cell is None else batch.cell[b]
         pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
+        if not with_forces and not any(pbc):
+            atomic[b, :count] = sparse_atomic_energies(
+                network, batch.numbers[b, :count], batch.positions[b, :count]
+            )
+            continue
         result = sparse_energy_and_forces(
             network,
             batch.numbers[b, :count],
@@ -76,4 +95,4 @@ def _sparse(network: GeometricAttention, batch: Batch) -> Inferred:
         atomic[b, :count], forces[b, :count] = result.atomic_energies, result.forces
         if stress is not None and result.stress is not None:
             stress[b] = result.stress
-    return Inferred(atomic, forces, stress, None)
+    return Inferred(atomic, forces if with_forces else None, stress, None)

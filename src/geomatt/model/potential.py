@@ -14,7 +14,7 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.inference import Path, infer
+from geomatt.model.inference import Evaluator, Path
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
 
@@ -69,15 +69,26 @@ class Potential:
         self.network.to(device=device, dtype=dtype)
         return self
 
-    def evaluate(self, batch: Batch, *, forces: bool = True, attention: bool = False) -> Output:
-        """Energies of a batch, with forces (−∂E/∂r) and attention when asked for."""
-        found = infer(self.network, batch, forces=forces, attention=attention, path=self.path)
+    def evaluate(
+        self,
+        batch: Batch,
+        *,
+        forces: bool = True,
+        attention: bool = False,
+        evaluator: Evaluator | None = None,
+    ) -> Output:
+        """Energies of a batch, with forces (−∂E/∂r) and attention when asked for.
+
+        An `evaluator` of this network, kept while its weights stay the same, saves preparing them again.
+        """
+        evaluator = evaluator or Evaluator(self.network, table=False)
+        found = evaluator(batch, forces=forces, attention=attention, path=self.path)
         scale = self.normalisation.scale
         atomic_energies = self.normalisation.offset(batch.numbers) + scale * found.atomic.double()
         return Output(
             atomic_energies.sum(-1),
             atomic_energies,
-            scale * found.forces if forces and found.forces is not None else None,
+            None if found.forces is None else scale * found.forces,
             None if found.attention is None else self.network.records(found.attention),
             None if found.stress is None else scale * found.stress,
         )
@@ -96,11 +107,11 @@ class Potential:
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
         result: list[Prediction] = []
+        evaluator = Evaluator(self.network, table=len(structures) > batch_size)
         for start in range(0, len(structures), batch_size):
             chunk = structures[start : start + batch_size]
-            output = self.evaluate(
-                collate(chunk, self.dtype, self.device), forces=forces, attention=attention
-            )
+            batch = collate(chunk, self.dtype, self.device)
+            output = self.evaluate(batch, forces=forces, attention=attention, evaluator=evaluator)
             result.extend(_split(output, [len(s) for s in chunk]))
             if progress is not None:
                 progress(len(chunk))
@@ -119,8 +130,13 @@ class Potential:
                 f"{name} is periodic, but this model's overlap functions have a bias, which acts at any "
                 "distance. Train with --no-bias for periodic structures, or set pbc to False for a molecule."
             )
-        if structure.periodic and structure.cell is None:
-            raise GeomAttError(f"{name} is periodic but has no cell. Give its lattice vectors.")
+        if structure.periodic and (
+            structure.cell is None or not np.asarray(structure.cell)[list(structure.pbc)].any(-1).all()
+        ):
+            raise GeomAttError(
+                f"{name} is periodic along a direction without a lattice vector. Give its cell, or set pbc "
+                "to False there."
+            )
         if not len(structure):
             raise GeomAttError(f"{name} has no atoms.")
         if not np.isfinite(structure.positions).all():

@@ -22,6 +22,15 @@ WIDEST = 256
 
 
 @dataclass
+class Plan:
+    """The vectors T, by segment."""
+
+    vectors: list[list[Tensor]]  # [segment][layer] (Z, R, V), before the layer
+    weight: list[Tensor]  # [layer] (Z, V, V)
+    ends: list[Tensor]  # [segment], after its last layer
+
+
+@dataclass
 class Layer:
     """What enters a layer, and what acts in it."""
 
@@ -50,26 +59,47 @@ class Gradients:
     alpha_hat: list[Tensor]  # [layer] (Z·B, N, N)
 
 
-def forward(
-    one_hot: Tensor,  # (Z·B, N, elements), zero rows for padding
+def plan(
     embedding: Tensor,  # (Z, elements, V)
-    alpha: list[Tensor],  # [layer] (Z·B, N, N)
     weight: list[Tensor],  # [layer] (Z, V, V), with the factor Δd / N_S
     bias: list[Tensor],  # [layer] (Z, V), with that factor
-) -> tuple[Tensor, list[Segment]]:
-    """Features (Z, B·N, V) after all layers, and the segments that led there."""
-    c, vectors = _with_one(one_hot, embedding)
-    segments = [Segment()]
-    for a, w, b in zip(alpha, weight, bias, strict=True):
-        if segments[-1].layers and 2 * c.shape[-1] > WIDEST:
-            v = _close(segments[-1], c, vectors)
-            same = torch.eye(v.shape[-1], dtype=v.dtype, device=v.device).expand(len(v), -1, -1)
-            c, vectors = _with_one(v.view(len(c), -1, v.shape[-1]), same)
-            segments.append(Segment())
-        segments[-1].layers.append(Layer(a, w, c, vectors))
-        image = torch.baddbmm(functional.pad(b[:, None], (0, 0, 0, c.shape[-1] - 1)), vectors, w.mT)
-        c, vectors = torch.cat([c, torch.bmm(a, c)], -1), torch.cat([vectors, image], 1)
-    return _close(segments[-1], c, vectors), segments
+) -> Plan:
+    """The vectors T before every layer and at the end of every segment: all that the weights alone decide."""
+    found = Plan([[]], weight, [])
+    vectors = functional.pad(embedding, (0, 0, 1, 0))
+    for w, b in zip(weight, bias, strict=True):
+        if found.vectors[-1] and 2 * vectors.shape[1] > WIDEST:
+            found.ends.append(vectors)
+            found.vectors.append([])
+            same = torch.eye(w.shape[-1], dtype=w.dtype, device=w.device)
+            vectors = functional.pad(same, (0, 0, 1, 0)).expand(len(w), -1, -1)
+        found.vectors[-1].append(vectors)
+        image = torch.baddbmm(functional.pad(b[:, None], (0, 0, 0, vectors.shape[1] - 1)), vectors, w.mT)
+        vectors = torch.cat([vectors, image], 1)
+    found.ends.append(vectors)
+    return found
+
+
+def forward(one_hot: Tensor, alpha: list[Tensor], plan: Plan) -> tuple[Tensor, list[Segment]]:
+    """Features (Z, B·N, V) after all layers, and the segments that led there.
+
+    `one_hot` (Z·B, N, elements) has zero rows for padding; `alpha` is [layer] (Z·B, N, N).
+    """
+    c = functional.pad(one_hot, (1, 0), value=1.0)
+    matrices, weights = iter(alpha), iter(plan.weight)
+    segments: list[Segment] = []
+    for vectors, end in zip(plan.vectors, plan.ends, strict=True):
+        if segments:
+            v = _features(segments[-1].c, segments[-1].vectors)
+            c = functional.pad(v.view(len(c), -1, v.shape[-1]), (1, 0), value=1.0)
+        segment = Segment(vectors=end)
+        for t in vectors:
+            a = next(matrices)
+            segment.layers.append(Layer(a, next(weights), c, t))
+            c = torch.cat([c, torch.bmm(a, c)], -1)
+        segment.c = c
+        segments.append(segment)
+    return _features(segments[-1].c, segments[-1].vectors), segments
 
 
 def adjoints(segments: list[Segment], g: Tensor) -> tuple[list[Tensor], list[list[Tensor]], list[Tensor]]:
@@ -146,16 +176,6 @@ def gradients(
     for parts in (found.weight, found.bias, found.alpha_hat):
         parts.reverse()
     return found
-
-
-def _with_one(c: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Coefficients and vectors with the column of ones, and its vector of zeros, in front."""
-    return functional.pad(c, (1, 0), value=1.0), functional.pad(vectors, (0, 0, 1, 0))
-
-
-def _close(segment: Segment, c: Tensor, vectors: Tensor) -> Tensor:
-    segment.c, segment.vectors = c, vectors
-    return _features(c, vectors)
 
 
 def _features(c: Tensor, vectors: Tensor) -> Tensor:

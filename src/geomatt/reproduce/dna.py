@@ -61,7 +61,6 @@ class Dna(Experiment):
         dataset = load_data(settings, DATA)
         about = described(dataset)
         segments = _segments(settings, dataset)
-        dataset.origin = {**dataset.origin, "path": Path(dataset.origin.get("path", "")).name}
         splits = {
             "random": random_split(len(dataset), scale.train, scale.validation, scale.test, settings.seed),
             "segments": segment_split(segments, scale.train, scale.validation, scale.test),

@@ -107,9 +107,6 @@ class Bench:
             found, self.stand_in = {"ethanol": ethanol()}, True
         for molecule, dataset in found.items():
             self.described[molecule] = described(dataset)
-            # Models tell where their data came from; the user's folders are no part of that.
-            path = dataset.origin.get("path", "")
-            dataset.origin = {**dataset.origin, "path": Path(path).name}
             self.data[molecule] = dataset
 
     @property

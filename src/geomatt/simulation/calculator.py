@@ -14,6 +14,7 @@ from geomatt.data.batch import Batch
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.files import check_device, load, parse_dtype
+from geomatt.model.inference import Evaluator
 from geomatt.model.potential import Committee, Potential
 
 try:
@@ -51,6 +52,7 @@ class GeomAttCalculator(Calculator):
         else:
             self.model = load(model, device, dtype)
         self.members = self.model.members if isinstance(self.model, Committee) else [self.model]
+        self._evaluators = [Evaluator(member.network) for member in self.members]
         self._known: np.ndarray | None = None  # atomic numbers checked and on the device already
         self._numbers: list[torch.Tensor] = []
         self._spread: tuple[float, np.ndarray] | None = None
@@ -91,9 +93,10 @@ class GeomAttCalculator(Calculator):
                     numbers,
                     centred.to(member.device, member.dtype),
                     cell=None if cell is None else cell.to(member.device, member.dtype),
-                )
+                ),
+                evaluator=evaluator,
             )
-            for member, numbers in zip(self.members, self._numbers, strict=True)
+            for member, numbers, evaluator in zip(self.members, self._numbers, self._evaluators, strict=True)
         ]
         energies = np.stack([o.atomic_energies[0].cpu().numpy() for o in outputs])  # (members, N)
         forces = np.stack(

@@ -35,7 +35,7 @@ PARTS = {
 }
 
 # Settings a resumed run may find changed: where things are (their content is checked by hash) and what
-# only tells how results are shown. `epochs` and `device` have rules of their own.
+# only tells how results are shown. `epochs` has a rule of its own.
 _FREE_ON_RESUME = {
     "data", "energy_unit", "length_unit", "keys", "train_indices", "val_indices", "test_indices",
     "base", "report_unit", "device", "epochs",
@@ -146,7 +146,10 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         )
     seen = dataset.select(np.concatenate([split.train, split.validation]))
     if seen.pbc is not None and np.any(seen.pbc):
-        raise GeomAttError("The data is periodic, which is not supported yet.")
+        raise GeomAttError(
+            "Training takes molecules and clusters, not periodic data. If the cell is only a box around a "
+            "molecule, set pbc to False; a model trained with --no-bias can be used on periodic structures."
+        )
     owner = np.repeat(np.arange(len(seen)), seen.sizes)
     for label, values, rows in (
         ("positions", seen.positions, owner),

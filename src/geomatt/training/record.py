@@ -27,7 +27,7 @@ def data_record(dataset: Dataset, split: Split) -> dict[str, Any]:
     return {
         "data": {
             "name": dataset.name,
-            "origin": dict(dataset.origin),
+            "origin": dataset.provenance,
             "structures": len(dataset),
             "fingerprint": dataset.fingerprint(),
         },
@@ -39,7 +39,7 @@ def data_record(dataset: Dataset, split: Split) -> dict[str, Any]:
 def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, Any]:
     """The settings, how far training went, and on what machine."""
     return {
-        "settings": config.to_dict(),
+        "settings": _without_folders(config.to_dict()),
         "seed": config.own_seed,
         "epochs": counters.epoch,
         "best_epoch": counters.best_epoch,
@@ -51,6 +51,12 @@ def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, 
         "commit": commit(),
         "report_unit": unit,
     }
+
+
+def _without_folders(settings: dict[str, Any]) -> dict[str, Any]:
+    """Settings as they may travel with a model: names of files instead of the user's paths."""
+    files = ("data", "base", "train_indices", "val_indices", "test_indices")
+    return {n: Path(v).name if n in files and v and Path(v).is_absolute() else v for n, v in settings.items()}
 
 
 def split_hash(split: Split) -> str:

@@ -176,7 +176,8 @@ class Stepper:
     def _gradient(self, index: Tensor) -> Tensor:
         """Gradient of the loss on the structures `index` (M, B), as (M, n); adds to the error sums."""
         targets = self.targets.rows(index)
-        forward = self.program.forward(self.parameters, targets.numbers, targets.positions)
+        prepared = self.program.prepare(self.parameters)
+        forward = self.program.forward(prepared, targets.numbers, targets.positions)
         adjoints = self.program.adjoints(forward)
         energy_error = forward.atomic.sum(-1) - targets.energy
         force_error = None
@@ -275,7 +276,8 @@ class Stepper:
             program = self._fused_program(part.numbers.shape[1], part)
             return program.energies_and_forces(self.judged(), part.numbers, part.positions)
         with_forces = part.forces is not None
-        forward = self.program.forward(self.judged(), part.numbers, part.positions, slopes=with_forces)
+        prepared = self.program.prepare(self.judged())
+        forward = self.program.forward(prepared, part.numbers, part.positions, slopes=with_forces)
         energy = forward.atomic.sum(-1)
         if not with_forces:
             return energy, None

@@ -42,7 +42,7 @@ class Progress:
     epoch: int  # completed
     epochs: int
     fraction: float  # of the whole run
-    row: Row | None  # the latest, of the first model
+    row: Row | None  # the latest
     new_row: bool
     best_epoch: int
     seconds: float
@@ -140,8 +140,9 @@ class _Group:
                 self._write(active)
             elif ended:
                 self._write(ended)
-            if callback is not None:
-                callback(self._progress(new_row))
+            for member, run in enumerate(self.runs):  # after an epoch all tell, between epochs the first
+                if callback is not None and run in (active if new_row else active[:1]):
+                    callback(self._progress(run, member, new_row))
             for run in active if stopping else ended:
                 run.plot()
             if stopping and len(ended) < len(active):
@@ -184,20 +185,21 @@ class _Group:
     def _fraction(self) -> float:
         return (self.epoch + self.step / self.steps) / self.config.epochs
 
-    def _progress(self, new_row: bool) -> Progress:
-        fraction, first = self._fraction(), self.runs[0]
+    def _progress(self, run: Run, member: int, new_row: bool) -> Progress:
+        fraction = self._fraction()
         ended = all(run.counters.finished for run in self.runs)
         pace = (time.monotonic() - self.started) / max(fraction - self.fraction_before, 1e-12)
         return Progress(
             epoch=self.epoch,
             epochs=self.config.epochs,
             fraction=fraction,
-            row=first.history.rows[-1] if first.history.rows else None,
+            row=run.history.rows[-1] if run.history.rows else None,
             new_row=new_row,
-            best_epoch=first.counters.best_epoch,
-            seconds=first.counters.seconds,
+            best_epoch=run.counters.best_epoch,
+            seconds=run.counters.seconds,
             seconds_left=0.0 if ended else pace * (1.0 - fraction),
-            unit=first.unit,
+            unit=run.unit,
+            member=member,
             members=len(self.runs),
         )
 

@@ -1,0 +1,50 @@
+"""The layout the docs promise: imports go one way, and nothing of anyone's machine is in the repository."""
+
+from __future__ import annotations
+
+import ast
+import json
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCE = ROOT / "src" / "geomatt"
+# A room may import from those before it.
+ROOMS = ["data", "model", "training", "evaluation", "simulation", "analysis", "reproduce", "bench", "cli"]
+
+
+def imported(path: Path) -> set[str]:
+    """The modules of geomatt that a file imports anywhere, inside functions too."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.update({node.module, *(f"{node.module}.{alias.name}" for alias in node.names)})
+    return {name for name in names if name.startswith("geomatt.")}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_room_imports_from_a_later_one(room):
+    later = {f"geomatt.{name}" for name in ROOMS[ROOMS.index(room) + 1 :]}
+    files = sorted((SOURCE / room).rglob("*.py"))
+    assert files
+    for file in files:
+        wrong = {name for name in imported(file) if any(name == x or name.startswith(x + ".") for x in later)}
+        assert not wrong, f"{file.relative_to(ROOT)} imports {sorted(wrong)}"
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.json")), ids=lambda p: p.name)
+def test_results_name_no_folders(file):
+    def strings(value):
+        if isinstance(value, dict):
+            for item in value.values():
+                yield from strings(item)
+        elif isinstance(value, list):
+            for item in value:
+                yield from strings(item)
+        elif isinstance(value, str):
+            yield value
+
+    assert not [s for s in strings(json.loads(file.read_text(encoding="utf-8"))) if s.startswith("/")]
