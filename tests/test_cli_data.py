@@ -77,6 +77,30 @@ def test_convert_there_and_back(tmp_path: Path, file: Path) -> None:
     assert "no directory" in flat(result.stderr)
 
 
+def test_force_unit(tmp_path: Path, file: Path) -> None:
+    options = ("--key", "numbers=my_z", "--energy-unit", "eV", "--length-unit", "Ang")
+    result = run("info", file, *options, "--force-unit", "kcal/mol/Ang")
+    assert "forces in file kcal/mol/Ang (given)" in flat(result.stdout)
+    end = tmp_path / "end.npz"
+    result = run("convert", file, end, *options, "--force-unit", "kcal/mol/Ang")
+    assert "forces in kcal/mol/Ang (given)" in flat(result.stderr)
+    with np.load(file) as old, np.load(end) as new:
+        assert np.allclose(new["F"], old["F"] * 0.0433641)
+
+
+def test_convert_spares_its_input(tmp_path: Path, file: Path) -> None:
+    before = file.read_bytes()
+    link = tmp_path / "link.npz"
+    link.symlink_to(file)
+    options = ("--key", "numbers=my_z", "--energy-unit", "eV", "--length-unit", "Ang")
+    for target in (file, link, tmp_path / "." / "data.npz"):
+        result = run("convert", file, target, *options)
+        assert result.returncode == 1
+        assert "is the file to be read" in flat(result.stderr)
+    assert file.read_bytes() == before
+    assert link.is_symlink()
+
+
 def test_get(tmp_path: Path) -> None:
     from geomatt.data.embedded import __file__ as embedded
 
@@ -90,6 +114,11 @@ def test_get(tmp_path: Path) -> None:
     assert "already there" in run("get", "md17/ethanol", GEOMATT_CACHE=cache).stderr
     assert "md17/ethanol (fetched)" in flat(run("get", GEOMATT_CACHE=cache).stdout)
     assert "structures 2,000" in flat(run("info", "md17/ethanol", GEOMATT_CACHE=cache).stdout)
+    result = run(
+        "get", "md17/aspirin", "--from", Path(embedded).with_name("ethanol.npz"), GEOMATT_CACHE=cache
+    )
+    assert result.returncode == 1
+    assert "holds C2H6O with 9 atoms, but md17/aspirin is C9H8O4" in flat(result.stderr)
     result = run("get", "md17/nothing", GEOMATT_CACHE=cache)
     assert result.returncode == 1
     assert "Known are" in result.stderr

@@ -14,6 +14,7 @@ from geomatt.data import Dataset, check_labels, ethanol, read
 from geomatt.errors import GeomAttError
 
 FACTORS = {"gradient": -1.0, "eV": 1 / 23.06, "kcal": 23.06, "Hartree": 627.5, "Bohr": 0.529177}
+BOHR = 0.529177
 
 
 def shared_files() -> list[Path]:
@@ -39,10 +40,29 @@ def test_silent_on_good_data(good: Dataset) -> None:
     assert check_labels(good.select([0])) == []
 
 
+def stretched(dataset: Dataset, factor: float) -> Dataset:
+    """As if the length unit had been mistaken: forces, being energies per length, shrink."""
+    changed = scaled(dataset, 1 / factor)
+    changed.positions = dataset.positions * factor
+    return changed
+
+
+def test_speaks_on_a_wrong_length_unit(good: Dataset) -> None:
+    (warning,) = check_labels(stretched(good, BOHR))
+    assert "close together" in warning
+    assert "--length-unit" in warning
+    (warning,) = check_labels(stretched(good, 1 / BOHR))
+    assert "far apart" in warning
+    argon = np.array([18, 18, 18])  # held by no bond
+    assert check_labels(Dataset.from_frames(argon, 3.8 * np.eye(3)[None])) == []
+    assert check_labels(Dataset.from_frames(np.array([98, 1, 1]), np.eye(3)[None])) == []  # no radius known
+
+
 @pytest.mark.parametrize("name", FACTORS)
 def test_speaks_on_wrong_forces(good: Dataset, name: str) -> None:
     (warning,) = check_labels(scaled(good, FACTORS[name]))
     assert ("uphill" if name == "gradient" else "cannot belong") in warning
+    assert name == "gradient" or "--force-unit" in warning
     hints = {"kcal": "eV and kcal/mol", "Hartree": "Hartree and kcal/mol"}
     assert hints.get(name, "") in warning
 
@@ -112,6 +132,8 @@ def test_public_data(path: Path) -> None:
     pushed.forces[:, 1] += 0.1
     assert "do not add up" in check_labels(pushed)[0]
     assert "repeat" in check_labels(dataset.select([*range(100), 7]))[0]
+    assert "close together" in check_labels(stretched(dataset, BOHR))[0]
+    assert "far apart" in check_labels(stretched(dataset, 1 / BOHR))[0]
 
 
 def test_ethanol_is_what_it_says() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import re
 import tarfile
 import threading
 from collections.abc import Iterator
@@ -17,12 +18,15 @@ import pytest
 from geomatt.data import CATALOGUE, catalogue, download, fetch, locate, read
 from geomatt.errors import GeomAttError
 
+ETHANOL = [6, 6, 8, 1, 1, 1, 1, 1, 1]
+SALICYLIC = [6] * 7 + [8] * 3 + [1] * 6
 
-def npz(seed: int = 0) -> bytes:
+
+def npz(seed: int = 0, z: list[int] = ETHANOL) -> bytes:
     rng = np.random.default_rng(seed)
     stream = io.BytesIO()
-    shape = (300, 3, 3)
-    np.savez(stream, z=[8, 1, 1], R=rng.normal(size=shape), E=rng.normal(size=300), F=rng.normal(size=shape))
+    shape = (300, len(z), 3)
+    np.savez(stream, z=z, R=rng.normal(size=shape), E=rng.normal(size=300), F=rng.normal(size=shape))
     return stream.getvalue()
 
 
@@ -206,7 +210,7 @@ def test_existing_copies(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "md17").mkdir(parents=True)
     fails("holds no copy of md17/salicylic", "md17/salicylic_acid", folder)
-    (folder / "md17" / "md17_salicylic_acid.npz").write_bytes(npz())
+    (folder / "md17" / "md17_salicylic_acid.npz").write_bytes(npz(z=SALICYLIC))
     assert fetch("md17/salicylic", source=folder)[0].name == "md17_salicylic.npz"
     (folder / "rmd17.tar.bz2").write_bytes(archive())
     assert fetch("rmd17/ethanol", source=folder)[0].read_bytes() == npz()
@@ -224,6 +228,35 @@ def test_a_file_put_there_by_hand(server: Server, tmp_path: Path) -> None:
     assert fetch("md17/ethanol") == (place, "cached")
     place.write_bytes(npz(1))
     fails("has changed since")
+
+
+def test_another_molecule_is_refused(server: Server, tmp_path: Path) -> None:
+    good = tmp_path / "good.npz"
+    good.write_bytes(npz())
+    for name, wanted in (("md17/aspirin", "C9H8O4 with 21"), ("md22/double-walled_nanotube", "with 370")):
+        for source in (good, None):  # copied, downloaded
+            message = fails("it holds C2H6O with 9 atoms", name, source)
+            assert f"{name} is {wanted}" in message.replace("a molecule ", "")
+            assert locate(name) is None
+    assert fetch("md17/ethanol", source=good)[1] == "copied"
+    kept = [p for p in sorted((tmp_path / "cache").rglob("*")) if p.is_file()]
+    assert [p.name for p in kept] == ["checksums.json", "md17_ethanol.npz"]
+    before = [p.read_bytes() for p in kept]
+    good.write_bytes(npz(z=SALICYLIC))
+    fails("C7H6O3 with 16 atoms, but md17/ethanol is C2H6O", source=good)
+    np.savez(good, a=np.zeros(3))
+    fails("no atomic numbers", source=good)
+    assert [p.read_bytes() for p in kept] == before
+    by_hand = tmp_path / "cache" / "md17" / "md17_uracil.npz"
+    by_hand.write_bytes(npz())
+    fails("is not md17/uracil", "md17/uracil")
+
+
+def test_formulas_and_atoms_agree() -> None:
+    for entry in CATALOGUE:
+        counts = re.findall(r"[A-Z][a-z]?(\d*)", entry.formula or "")
+        assert sum(int(n or 1) for n in counts) == (entry.atoms if entry.formula else 0), entry.name
+        assert entry.atoms
 
 
 def test_names_and_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -110,6 +110,27 @@ def test_a_given_unit_wins_and_is_announced(file: Path) -> None:
     assert "in place of energy unit 'kcal/mol'" in dataset.origin["units_known"]
 
 
+def test_force_unit(file: Path, tmp_path: Path) -> None:
+    data = frames()
+    dataset = read(sgdml(file), force_unit="hartree/bohr")
+    assert dataset.forces is not None
+    assert np.allclose(dataset.forces, data["F"].reshape(-1, 3) * 27.211386245988 / BOHR)
+    assert dataset.energies == pytest.approx(data["E"] * KCAL)
+    assert dataset.origin["force_unit"] == "Hartree/Bohr"
+    assert units.force_factor("kcal/mol/Ang") == pytest.approx(KCAL)
+    assert units.force_factor("eV/Å") == 1.0
+    for wrong in ("kcal/mol", "eV", "furlong/Ang", ""):
+        fails(file, "Unknown force unit", "kcal/mol/Ang", force_unit=wrong)
+    sgdml(file, E=None, e_unit=None)  # the energy unit matters no more
+    fails(file, "energy unit")
+    assert np.array_equal(read(file, force_unit="Hartree/Bohr").forces, dataset.forces)  # type: ignore[arg-type]
+    xyz = tmp_path / "data.extxyz"
+    write(dataset, xyz)
+    again = read(xyz, force_unit="kcal/mol/Ang").forces
+    assert again is not None
+    assert np.allclose(again, dataset.forces * KCAL, atol=1e-7)
+
+
 def test_mapped_keys(file: Path) -> None:
     data = frames()
     np.savez(file, a=Z, b=data["R"], c=data["E"], d=data["F"])
@@ -154,7 +175,9 @@ def test_numbers_per_frame_and_one_frame(file: Path) -> None:
     [
         ({"R": np.zeros((4, 3))}, ["4 atoms in 1 frames"]),
         ({"R": np.zeros((4, 3, 2))}, ["(4, 3, 2)", "(frames, atoms, 3)"]),
-        ({"R": np.zeros((0, 3, 3))}, ["(0, 3, 3)"]),
+        ({"R": np.zeros((0, 3, 3))}, ["no frames", "(0, 3, 3)"]),
+        ({"R": np.zeros((4, 9))}, ["shape (4, 9);", "(frames, atoms, 3)"]),
+        ({"F": np.zeros((4, 9))}, ["shape (4, 9) but positions have (4, 3, 3)"]),
         ({"E": np.zeros(5)}, ["(5,)", "4 frames"]),
         ({"E": np.zeros((1, 4))}, ["(1, 4)"]),
         ({"F": np.zeros((4, 2, 3))}, ["(4, 2, 3)"]),

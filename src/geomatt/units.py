@@ -62,6 +62,26 @@ def length_unit(name: Any) -> str:
     return _canonical(name, _LENGTH_ALIASES, "length", LENGTH_IN_ANGSTROM)
 
 
+def force_unit(name: Any) -> str:
+    """The canonical name of a force unit, ENERGY/LENGTH such as kcal/mol/Ang: split at the last slash."""
+    energy, slash, length = text(name).rpartition("/")
+    try:
+        if not slash:
+            raise GeomAttError("It needs a length.")
+        return f"{energy_unit(energy)}/{length_unit(length)}"
+    except GeomAttError as error:
+        raise GeomAttError(
+            f"Unknown force unit {text(name)!r}. {error} Write ENERGY/LENGTH, for example Hartree/Bohr, "
+            "eV/Ang or kcal/mol/Ang."
+        ) from None
+
+
+def force_factor(force_unit_name: Any) -> float:
+    """Factor that turns forces in that unit into eV/Å."""
+    energy, _, length = force_unit(force_unit_name).rpartition("/")
+    return ENERGY_IN_EV[energy] / LENGTH_IN_ANGSTROM[length]
+
+
 def _canonical(name: Any, aliases: dict[str, str], kind: str, known: dict[str, float]) -> str:
     key = text(name).strip().lower()
     if key not in aliases:

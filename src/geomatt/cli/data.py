@@ -17,6 +17,13 @@ EnergyUnit = Annotated[
     str | None, typer.Option(help="Energy unit of the file: kcal/mol, eV, Hartree or kJ/mol.")
 ]
 LengthUnit = Annotated[str | None, typer.Option(help="Length unit of the file: Ang or Bohr.")]
+ForceUnit = Annotated[
+    str | None,
+    typer.Option(
+        help="Force unit of the file where it is not energy unit/length unit: Hartree/Bohr, eV/Ang, "
+        "kcal/mol/Ang."
+    ),
+]
 Key = Annotated[
     list[str] | None,
     typer.Option(
@@ -98,6 +105,7 @@ def info(
     file: Data,
     energy_unit: EnergyUnit = None,
     length_unit: LengthUnit = None,
+    force_unit: ForceUnit = None,
     key: Key = None,
 ) -> None:
     """Print what is in a data set, and whether its labels look right.
@@ -109,7 +117,9 @@ def info(
 
     from geomatt.data import check_labels, read
 
-    dataset = read(file, energy_unit=energy_unit, length_unit=length_unit, keys=parse_keys(key))
+    dataset = read(
+        file, energy_unit=energy_unit, length_unit=length_unit, force_unit=force_unit, keys=parse_keys(key)
+    )
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
@@ -130,17 +140,27 @@ def convert(
     target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: .npz, .xyz or .extxyz.")],
     energy_unit: EnergyUnit = None,
     length_unit: LengthUnit = None,
+    force_unit: ForceUnit = None,
     key: Key = None,
 ) -> None:
     """Convert a data set: npz (sGDML keys, one molecule, the units of IN) or extxyz (eV and Å).
 
     Example: [bold]geomatt data convert md17_ethanol.npz ethanol.extxyz[/]
     """
-    from geomatt.data import read, require_writable, write
+    from geomatt.data import locate, read, require_writable, write
 
+    origin = Path(source) if Path(source).exists() else locate(source)
+    if origin is not None and target.exists() and target.samefile(origin):
+        raise GeomAttError(f"{target} is the file to be read. Write to another file.")
     require_writable(target)  # before reading, which may take a while
     with console.status("Reading and writing"):
-        dataset = read(source, energy_unit=energy_unit, length_unit=length_unit, keys=parse_keys(key))
+        dataset = read(
+            source,
+            energy_unit=energy_unit,
+            length_unit=length_unit,
+            force_unit=force_unit,
+            keys=parse_keys(key),
+        )
         write(dataset, target)
     announce(dataset)
     console.print(f"Wrote {len(dataset)} structures.", highlight=False)
@@ -151,8 +171,9 @@ def announce(dataset: Dataset) -> None:
     """Say on stderr which units were read and how they are known, and what is missing."""
     origin = dataset.origin
     if origin:
+        forces = f", forces in {origin['force_unit']} (given)" if "force_unit" in origin else ""
         console.print(
-            f"Units: {origin['energy_unit']} and {origin['length_unit']} ({origin['units_known']}).",
+            f"Units: {origin['energy_unit']} and {origin['length_unit']} ({origin['units_known']}){forces}.",
             highlight=False,
             soft_wrap=True,
         )
@@ -189,6 +210,8 @@ def summary(dataset: Dataset) -> list[tuple[str, str]]:
         rows.append(
             ("units in file", f"{origin['energy_unit']}, {origin['length_unit']} ({origin['units_known']})")
         )
+        if "force_unit" in origin:
+            rows.append(("forces in file", f"{origin['force_unit']} (given)"))
     if dataset.energies is not None:
         energies = dataset.energies * factor
         rows.append(("energy", f"mean {energies.mean():.4f}, std {energies.std():.4f} {unit}"))

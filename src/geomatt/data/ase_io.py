@@ -30,6 +30,7 @@ def read_ase(
     *,
     energy_unit: str | None = None,
     length_unit: str | None = None,
+    force_unit: str | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Read all structures of a file with ASE, which means eV and Å unless the caller says otherwise.
@@ -53,7 +54,10 @@ def read_ase(
             "(.traj, .db, ...)."
         ) from None
     file_units = resolve_units(
-        path, (energy_unit, length_unit), known=("eV", "Ang", "ASE's convention for this kind of file")
+        path,
+        (energy_unit, length_unit),
+        known=("eV", "Ang", "ASE's convention for this kind of file"),
+        force=force_unit,
     )
     structures: list[Structure] = []
     try:

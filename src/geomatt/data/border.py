@@ -28,6 +28,7 @@ class FileUnits:
     energy: str
     length: str
     known: str
+    force: str | None = None  # where it is not energy/length
 
     @property
     def energy_in_ev(self) -> float:
@@ -39,17 +40,18 @@ class FileUnits:
 
     @property
     def force_in_ev_per_angstrom(self) -> float:
-        return self.energy_in_ev / self.length_in_angstrom
+        return units.force_factor(self.force or f"{self.energy}/{self.length}")
 
     def origin(self, path: Path, kind: str) -> dict[str, str]:
         """The beginning of `Dataset.origin`."""
-        return {
+        origin = {
             "path": str(path),
             "format": kind,
             "energy_unit": self.energy,
             "length_unit": self.length,
             "units_known": self.known,
         }
+        return origin if self.force is None else {**origin, "force_unit": self.force}
 
 
 def resolve_units(
@@ -58,11 +60,14 @@ def resolve_units(
     in_file: tuple[Any, Any] = (None, None),
     known: tuple[str, str, str] | None = None,
     energies_matter: bool = True,
+    force: str | None = None,
 ) -> FileUnits:
     """Units of energy and length: given by the user, else read from the file, else ``known``, else an error.
 
-    ``known`` is (energy unit, length unit, why). Without any label the energy unit does not matter.
+    ``known`` is (energy unit, length unit, why). Without any label the energy unit does not matter. Forces
+    are in energy/length unless ``force`` says otherwise.
     """
+    force = None if force is None else units.force_unit(force)
     chosen: list[str] = []
     reasons: list[str] = []
     canonical = (units.energy_unit, units.length_unit)
@@ -90,8 +95,8 @@ def resolve_units(
                 "--energy-unit kcal/mol --length-unit Ang (in Python: energy_unit=..., length_unit=...)."
             )
     if reasons[0] == reasons[1]:
-        return FileUnits(chosen[0], chosen[1], reasons[0])
-    return FileUnits(chosen[0], chosen[1], f"energy {reasons[0]}; length {reasons[1]}")
+        return FileUnits(chosen[0], chosen[1], reasons[0], force)
+    return FileUnits(chosen[0], chosen[1], f"energy {reasons[0]}; length {reasons[1]}", force)
 
 
 def check_mapping(keys: Mapping[str, str] | None) -> dict[str, str]:

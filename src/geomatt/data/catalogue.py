@@ -23,6 +23,8 @@ class Entry:
     filename: str
     aliases: tuple[str, ...] = ()  # other names of the molecule
     archive: str | None = None  # the file at the address, where it is an archive of many
+    formula: str | None = None  # in Hill's order
+    atoms: int | None = None
 
     @property
     def collection(self) -> str:
@@ -34,13 +36,40 @@ class Entry:
         return cache_directory() / self.collection / self.filename
 
 
+# Sum formula (None where not known for sure) and number of atoms of every molecule.
+_MOLECULES: dict[str, tuple[str | None, int]] = {
+    "aspirin": ("C9H8O4", 21),
+    "azobenzene": ("C12H10N2", 24),
+    "benzene": ("C6H6", 12),
+    "ethanol": ("C2H6O", 9),
+    "malonaldehyde": ("C3H4O2", 9),
+    "naphthalene": ("C10H8", 18),
+    "paracetamol": ("C8H9NO2", 20),
+    "salicylic": ("C7H6O3", 16),
+    "toluene": ("C7H8", 15),
+    "uracil": ("C4H4N2O2", 12),
+    "AT-AT": ("C20H22N14O4", 60),
+    "AT-AT-CG-CG": ("C38H42N30O8", 118),
+    "Ac-Ala3-NHMe": ("C12H22N4O4", 42),
+    "DHA": ("C22H32O2", 56),
+    "stachyose": ("C24H42O21", 87),
+    "buckyball-catcher": ("C120H28", 148),
+    "double-walled_nanotube": (None, 370),
+}
+
+
 def _gdml(collection: str, molecule: str, aliases: tuple[str, ...] = (), file: str | None = None) -> Entry:
     filename = f"{collection}_{file or molecule}.npz"
-    return Entry(f"{collection}/{molecule}", _GDML + filename, filename, aliases)
+    formula, atoms = _MOLECULES[molecule]
+    return Entry(
+        f"{collection}/{molecule}", _GDML + filename, filename, aliases, formula=formula, atoms=atoms
+    )
 
 
 def _rmd17(molecule: str, aliases: tuple[str, ...] = ()) -> Entry:
-    return Entry(f"rmd17/{molecule}", _RMD17, f"rmd17_{molecule}.npz", aliases, archive="rmd17.tar.bz2")
+    formula, atoms = _MOLECULES[molecule]
+    name, filename = f"rmd17/{molecule}", f"rmd17_{molecule}.npz"
+    return Entry(name, _RMD17, filename, aliases, archive="rmd17.tar.bz2", formula=formula, atoms=atoms)
 
 
 CATALOGUE: tuple[Entry, ...] = (

@@ -7,6 +7,9 @@ stands out. Limits: it needs 30 or more frames (some hundred to see a factor of 
 the atoms in the same order, it looks at the three commonest molecules of a mixture only, it does not look at
 periodic structures, and it cannot see a constant error of less than about a third or one that energies and
 forces share (both in kcal/mol but said to be eV).
+
+Whether lengths are in the unit said is asked of the bonds: the nearest neighbour of most atoms sits at about
+the sum of the covalent radii. Not asked of periodic structures, noble gases and fewer than three atoms.
 """
 
 from __future__ import annotations
@@ -15,7 +18,8 @@ from collections import Counter
 
 import numpy as np
 
-from geomatt.data.structures import Dataset
+from geomatt.data.structures import Dataset, Structure
+from geomatt.elements import COVALENT_RADII
 
 _MIN_FRAMES = 30
 _FIT_FRAMES, _TEST_FRAMES = 200, 1500
@@ -24,6 +28,9 @@ _POWERS = (1, 2)
 # MD17 reaches 0.004 of the forces and 0.02 eV/Å; anything ten times that is no rounding any more.
 _NET_RATIO, _NET_FLOOR = 0.02, 0.1
 _TORQUE_FLOOR = 0.2  # eV
+_BOND_FRAMES, _BOND_ATOMS = 40, 200  # looked at for lengths of bonds
+_BOND_RANGE = (0.75, 1.45)  # of bonds over sums of covalent radii; Å taken for Bohr is 0.53, the reverse 1.89
+_NOBLE_GASES = (2, 10, 18, 36, 54, 86)
 
 
 def check_labels(dataset: Dataset) -> list[str]:
@@ -32,7 +39,7 @@ def check_labels(dataset: Dataset) -> list[str]:
         return ["There are no structures."]
     if bad := _not_finite(dataset):
         return bad  # every other question is meaningless then
-    warnings = _repeated_frames(dataset)
+    warnings = _repeated_frames(dataset) + _bond_lengths(dataset)
     if dataset.forces is not None:
         warnings += _net_force_and_torque(dataset, dataset.forces)
         if dataset.energies is not None:
@@ -58,6 +65,39 @@ def _repeated_frames(dataset: Dataset) -> list[str]:
         f"{repeats} of {len(hashes)} structures repeat an earlier one exactly. Repeats shared between "
         "training and test make errors look smaller than they are: remove them."
     ]
+
+
+def _bond_lengths(dataset: Dataset) -> list[str]:
+    frames = np.unique(np.linspace(0, len(dataset) - 1, _BOND_FRAMES).astype(int))
+    found = [r for r in (_nearest_in_radii(dataset[int(i)]) for i in frames) if r is not None]
+    if not found:
+        return []
+    typical = float(np.median(found))
+    if _BOND_RANGE[0] <= typical <= _BOND_RANGE[1]:
+        return []
+    what, mistake = (
+        ("close together", "Å taken for Bohr") if typical < 1 else ("far apart", "Bohr taken for Å")
+    )
+    return [
+        f"The atoms are too {what} for bonds: nearest neighbours sit at {typical:.2f} times the sum "
+        f"of their covalent radii, where bonds are near 1. Is the length unit right ({mistake} does this)? "
+        "Give it with --length-unit."
+    ]
+
+
+def _nearest_in_radii(structure: Structure) -> float | None:
+    """The median over atoms of the distance to the nearest neighbour, in sums of covalent radii."""
+    numbers, positions = structure.numbers, structure.positions
+    if len(numbers) < 3 or any(structure.pbc) or numbers.max() > len(COVALENT_RADII):
+        return None
+    bonding = np.flatnonzero(~np.isin(numbers, _NOBLE_GASES))
+    if not len(bonding):
+        return None
+    atoms = bonding[np.unique(np.linspace(0, len(bonding) - 1, _BOND_ATOMS).astype(int))]
+    radii = COVALENT_RADII[numbers - 1]
+    ratios = np.linalg.norm(positions[atoms, None] - positions, axis=-1) / (radii[atoms, None] + radii)
+    ratios[np.arange(len(atoms)), atoms] = np.inf
+    return float(np.median(ratios.min(axis=1)))
 
 
 def _net_force_and_torque(dataset: Dataset, forces: np.ndarray) -> list[str]:
@@ -136,7 +176,8 @@ def _compare(positions: np.ndarray, energies: np.ndarray, forces: np.ndarray) ->
     if correlation > 0.5 and abs(np.log(ratio)) > 0.4 + doubt:
         return (
             f"The forces cannot belong to the energies: energies vary {ratio:.3g} times as much as the "
-            f"forces say they should{_likely_mixture(ratio)}. Check the units of both."
+            f"forces say they should{_likely_mixture(ratio)}. Check the units of both; if forces are "
+            "not in the energy unit per length unit, give theirs with --force-unit."
         )
     return None
 

@@ -12,14 +12,17 @@ import ssl
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from geomatt.data.catalogue import CATALOGUE, Entry, cache_directory, find_entry
 from geomatt.data.files import atomic_output
-from geomatt.data.npz import load_arrays
+from geomatt.data.npz import KNOWN_KEYS, load_arrays
+from geomatt.elements import SYMBOLS, formula
 from geomatt.errors import GeomAttError
 
 Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
@@ -47,7 +50,7 @@ def fetch(
             _copy(entry, _find_copy(entry, Path(source).expanduser()))
             return entry.target, "copied"
         if entry.target.exists():
-            _verify(entry.target)
+            _verify(entry)
             return entry.target, "cached"
         if entry.archive is None:
             _download(entry, entry.target, progress)
@@ -135,23 +138,28 @@ def _accept(entry: Entry, part: Path, target: Path) -> None:
         )
     if target.suffix == ".npz":
         try:
-            load_arrays(part)
+            arrays = load_arrays(part)
         except GeomAttError:
             part.unlink()
             raise GeomAttError(_no_luck(entry, "the file arrived damaged; try again")) from None
+        try:
+            _check_molecule(entry, arrays, f"What {entry.address} returned")
+        except GeomAttError:
+            part.unlink()
+            raise
     os.replace(part, target)
     _remember(target, digest, entry.address)
 
 
 def _copy(entry: Entry, source: Path) -> None:
-    """Take the entry's file from a copy or out of an archive, checking that it is an npz file."""
+    """Take the entry's file from a copy or out of an archive, checking that it is the right molecule."""
     origin = entry.address if source.parent == entry.target.parent else str(source.resolve())
     with atomic_output(entry.target) as temporary:
         if source.suffix == ".npz":
             shutil.copyfile(source, temporary)
         else:
             _extract(entry, source, temporary)
-        load_arrays(temporary)
+        _check_molecule(entry, load_arrays(temporary), str(source))
         digest = sha256(temporary)
         remembered = _memory().get(_key(entry.target))
         if remembered and remembered["from"] == entry.address and remembered["sha256"] != digest:
@@ -198,11 +206,29 @@ def _find_copy(entry: Entry, source: Path) -> Path:
     raise GeomAttError(f"{source} holds no copy of {entry.name}; looked for {', '.join(names)}.")
 
 
-def _verify(target: Path) -> None:
+def _check_molecule(entry: Entry, arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """Refuse a file of another molecule: under this name it would be taken for the right one ever after."""
+    name = next((key for key in KNOWN_KEYS["numbers"] if key in arrays), None)
+    numbers = arrays[name] if name is not None else np.empty(0)
+    valid = numbers.size and numbers.dtype.kind in "fiu" and 0 < numbers.min() <= numbers.max() < len(SYMBOLS)
+    if not valid:
+        raise GeomAttError(f"{what} is not {entry.name}: it holds no atomic numbers.")
+    wanted = f"{entry.formula or 'a molecule'} with {entry.atoms} atoms"
+    for row in np.unique(numbers.reshape(-1, numbers.shape[-1] if numbers.ndim else 1), axis=0):
+        found = formula(row)
+        if found != (entry.formula or found) or len(row) != entry.atoms:
+            raise GeomAttError(
+                f"{what} is not {entry.name}: it holds {found} with {len(row)} atoms, but {entry.name} is "
+                f"{wanted}. The cache was left as it was."
+            )
+
+
+def _verify(entry: Entry) -> None:
+    target = entry.target
     digest = sha256(target)
     remembered = _memory().get(_key(target))
     if remembered is None:  # put there by hand, as our own message suggests
-        load_arrays(target)
+        _check_molecule(entry, load_arrays(target), str(target))
         _remember(target, digest, "put into the cache by hand")
     elif remembered["sha256"] != digest:
         raise GeomAttError(

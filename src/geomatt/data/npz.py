@@ -71,6 +71,7 @@ def read_npz(
     *,
     energy_unit: str | None = None,
     length_unit: str | None = None,
+    force_unit: str | None = None,
     keys: Mapping[str, str] | None = None,
     known_units: tuple[str, str, str] | None = None,
 ) -> Dataset:
@@ -90,11 +91,14 @@ def read_npz(
                 f"It holds {_describe(arrays)}. Say which array it is with --key {quantity}=NAME."
             )
     positions = _numeric(path, arrays, names["positions"])
+    shape = positions.shape  # as the file has it, for messages
+    if shape and shape[0] == 0:
+        raise GeomAttError(f"{path} holds no frames: {names['positions']!r} has shape {shape}.")
     if positions.ndim == 2:  # a single frame
         positions = positions[None]
-    if positions.ndim != 3 or positions.shape[2] != 3 or 0 in positions.shape:
+    if positions.ndim != 3 or positions.shape[2] != 3 or 0 in shape:
         raise GeomAttError(
-            f"{path}: {names['positions']!r} has shape {positions.shape}; positions are (frames, atoms, 3)."
+            f"{path}: {names['positions']!r} has shape {shape}; positions are (frames, atoms, 3)."
         )
     n, atoms, _ = positions.shape
     numbers = _atomic_numbers(path, arrays, names["numbers"], n, atoms)
@@ -112,8 +116,8 @@ def read_npz(
         forces = forces[None] if forces.ndim == 2 else forces
         if forces.shape != positions.shape:
             raise GeomAttError(
-                f"{path}: {names['forces']!r} has shape {forces.shape} but positions have {positions.shape}; "
-                "forces are (frames, atoms, 3)."
+                f"{path}: {names['forces']!r} has shape {arrays[names['forces']].shape} but positions have "
+                f"{shape}; forces are (frames, atoms, 3)."
             )
     _refuse_forgotten(path, arrays, names, mapping, n, atoms)
     check_finite(path, "positions", positions)
@@ -129,7 +133,8 @@ def read_npz(
         (energy_unit, length_unit),
         (arrays.get("e_unit"), arrays.get("r_unit")),
         known_units,
-        energies_matter=energies is not None or forces is not None,
+        energies_matter=energies is not None or (forces is not None and force_unit is None),
+        force=force_unit,
     )
     origin = file_units.origin(path, kind)
     for field in ("theory", "name"):

@@ -22,18 +22,20 @@ def read(
     *,
     energy_unit: str | None = None,
     length_unit: str | None = None,
+    force_unit: str | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> Dataset:
     """Read structures with their labels.
 
     ``path`` is a file (sGDML or rMD17 npz, extxyz, whatever ASE reads, ASE db), the name of a fetched data
     set such as ``md17/ethanol``, or ``embedded/ethanol``. Units come from the file or from the arguments and
-    are never guessed; a given unit wins over the file's. ``keys`` maps numbers, positions, energy, forces to
-    the names used in the file; ``{"forces": "none"}`` leaves forces out on purpose. `Dataset.origin` says
-    what was read: path, format, energy_unit, length_unit, units_known, theory and name if stated, and notes
-    about what is missing.
+    are never guessed; a given unit wins over the file's. ``force_unit``, such as ``Hartree/Bohr``, is for
+    forces in another unit than energy/length. ``keys`` maps numbers, positions, energy, forces to the names
+    used in the file; ``{"forces": "none"}`` leaves forces out on purpose. `Dataset.origin` says what was
+    read: path, format, energy_unit, length_unit, units_known, force_unit if given, theory and name if stated,
+    and notes about what is missing.
     """
-    given = {"energy_unit": energy_unit, "length_unit": length_unit}
+    given = {"energy_unit": energy_unit, "length_unit": length_unit, "force_unit": force_unit}
     for name, unit in given.items():
         if unit is not None:
             getattr(units, name)(unit)  # a wrong unit is reported even where it would not be needed
