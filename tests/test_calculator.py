@@ -210,3 +210,20 @@ def test_new_weights_give_new_answers():
     with torch.no_grad():
         potential.network.overlaps[0].K.data.mul_(1.5)  # .data: torch's own bookkeeping does not see it
     assert abs(potential.predict([structure])[0].energy - before) > 1e-6
+
+
+def test_another_composition_and_a_charge_are_doubted():
+    potential = make(dtype=torch.float32)
+    potential.normalisation = Normalisation(-4214.0, 0.5, composition={1: 2, 8: 1})
+    potential.predict(water())  # one ASE Atoms, and what it was trained on: no warning
+    with pytest.warns(UserWarning, match="H2O alone"):
+        (prediction,) = potential.predict([ase.Atoms("OH", [[0, 0, 0], [0.96, 0, 0]])])
+    assert np.isfinite(prediction.energy)
+    with pytest.warns(UserWarning, match="charge"):
+        potential.predict([Structure(water().numbers, water().positions, charge=1.0)])
+
+
+def test_precision_by_name():
+    assert make(dtype=torch.float32).to(dtype="float64").dtype == torch.float64
+    with pytest.raises(GeomAttError, match="precision"):
+        make().to(dtype="float16")

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import small_network
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file
 
@@ -255,3 +256,12 @@ def test_unknown_names():
     with pytest.raises(AttributeError, match="nonsense"):
         _ = geomatt.nonsense
     assert set(geomatt.__all__) <= set(dir(geomatt))
+
+
+def test_weights_that_are_not_numbers_are_refused(tmp_path):
+    potential = Potential(small_network(), Normalisation())
+    with torch.no_grad():
+        potential.network.W[0, 0, 0, 0] = torch.nan
+    path = save(potential, tmp_path / "nan.safetensors")
+    with pytest.raises(GeomAttError, match="not finite"):
+        load(path)

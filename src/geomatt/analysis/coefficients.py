@@ -4,26 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 
-from geomatt.data.structures import Dataset, Structure
-from geomatt.errors import GeomAttError
+from geomatt.data.structures import AtomsLike, Dataset, Structure, as_structure
 from geomatt.model.files import load
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.potential import Committee, Potential
 
 Model = Potential | Committee | str | os.PathLike[str]
 Records = list[AttentionRecord[np.ndarray]]
-
-
-class AtomsLike(Protocol):
-    """What is needed of ASE's Atoms."""
-
-    numbers: Any
-    positions: Any
-    pbc: Any
 
 
 @overload
@@ -59,18 +50,3 @@ def attention(
     )
     result = [p.attention or [] for p in predictions]
     return result if many else result[0]
-
-
-def as_structure(atoms: Structure | AtomsLike) -> Structure:
-    """A structure from ASE Atoms, or from anything that has the same attributes."""
-    if isinstance(atoms, Structure):
-        return atoms
-    try:
-        numbers = np.asarray(atoms.numbers, dtype=np.int64)
-        positions = np.asarray(atoms.positions, dtype=np.float64)
-        pbc = [bool(p) for p in np.broadcast_to(atoms.pbc, 3)]
-    except AttributeError as error:
-        raise GeomAttError(
-            f"A {type(atoms).__name__} is not a structure. Give ASE Atoms, a geomatt Structure or Dataset."
-        ) from error
-    return Structure(numbers, positions, pbc=(pbc[0], pbc[1], pbc[2]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+import warnings
 
 import typer
 from rich.markup import escape
@@ -27,6 +28,9 @@ for _module in ("demo", "data", "train", "use", "models", "reproduce", "bench"):
 
 def main() -> None:
     """Run the command line; a user's mistake is a message, not a traceback."""
+    warnings.showwarning = lambda message, *_, **__: console.print(
+        f"[bold yellow]Warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
+    )
     try:
         app()
     except GeomAttError as error:

@@ -59,6 +59,7 @@ Member = Annotated[int | None, _option("--member", "Train only this one of them,
 Recipe = Annotated[
     str | None, _option("--recipe", "fast (default), or paper: Frank & Chmiela (2021).", OPTIM)
 ]
+TransferRecipe = Annotated[str | None, _option("--recipe", "paper (default, 1000 epochs), or fast.", OPTIM)]
 Epochs = Annotated[int | None, _option("--epochs", "Passes over the training data.", OPTIM)]
 BatchSize = Annotated[int | None, _option("--batch", "Structures in a step.", OPTIM)]
 Rate = Annotated[float | None, _option("--learning-rate", "Adam's learning rate at its highest.", OPTIM)]
@@ -184,7 +185,7 @@ def transfer(
     test_indices: TestIndices = None,
     folds: Folds = None,
     members: Members = None,
-    recipe: Recipe = None,
+    recipe: TransferRecipe = None,
     epochs: Epochs = None,
     batch: BatchSize = None,
     learning_rate: Rate = None,
@@ -364,7 +365,15 @@ def _report(
             soft_wrap=True,
         )
     target = out if config.has_members else last.folder / "model.safetensors"
-    console.print(f"Next:\n  geomatt evaluate {target} {config.data}", highlight=False, soft_wrap=True)
+    asked = [("--energy-unit", config.energy_unit), ("--length-unit", config.length_unit)]
+    asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
+    options = "".join(f" {flag} {value}" for flag, value in asked if value)
+    console.print(
+        f"Next:\n  geomatt evaluate {target} {config.data}{options}",
+        highlight=False,
+        soft_wrap=True,
+        markup=False,
+    )
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, float] | None:

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,6 +32,31 @@ class Structure:
     @property
     def periodic(self) -> bool:
         return any(self.pbc)
+
+
+class AtomsLike(Protocol):
+    """What is needed of ASE's Atoms."""
+
+    numbers: Any
+    positions: Any
+    pbc: Any
+    cell: Any
+
+
+def as_structure(atoms: Structure | AtomsLike) -> Structure:
+    """A structure from ASE Atoms, or from anything that has the same attributes."""
+    if isinstance(atoms, Structure):
+        return atoms
+    try:
+        numbers = np.asarray(atoms.numbers, dtype=np.int64)
+        positions = np.asarray(atoms.positions, dtype=np.float64)
+        pbc = [bool(p) for p in np.broadcast_to(atoms.pbc, 3)]
+        cell = np.asarray(atoms.cell, dtype=np.float64) if any(pbc) else None
+    except AttributeError as error:
+        raise GeomAttError(
+            f"A {type(atoms).__name__} is not a structure. Give ASE Atoms, a geomatt Structure or Dataset."
+        ) from error
+    return Structure(numbers, positions, cell=cell, pbc=(pbc[0], pbc[1], pbc[2]))
 
 
 class Dataset(Sequence[Structure]):
@@ -117,6 +142,11 @@ class Dataset(Sequence[Structure]):
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        labels = [n for n, x in (("energies", self.energies), ("forces", self.forces)) if x is not None]
+        what = f"{len(self)} structures, {' and '.join(labels) or 'no labels'}"
+        return f"Dataset({self.name or 'unnamed'}: {what})"
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.files import atomic_output, require_writable
+from geomatt.data.structures import Dataset
 from geomatt.elements import SYMBOLS
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
@@ -47,7 +48,7 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
         if kind == "energy":
             assert result.data.energies is not None
             # Differences of energies carry the meaning; totals only fill the ticks with digits.
-            mean = float(result.data.energies.mean())
+            mean = _mean_of_composition(result.data)
             true, predicted = (result.data.energies - mean) * factor, (result.energies - mean) * factor
             _scatter(axis, true, predicted, "#2b59a8")
             label, tail = f"energy − mean ({unit})", unit
@@ -71,6 +72,14 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     with atomic_output(target) as temporary:
         figure.savefig(temporary, format=target.suffix[1:].lower())
     return target
+
+
+def _mean_of_composition(data: Dataset) -> np.ndarray:
+    """For each structure the mean energy of all with its composition, (n,)."""
+    assert data.energies is not None
+    _, which = np.unique(data.composition(), axis=0, return_inverse=True)
+    which = which.reshape(-1)
+    return (np.bincount(which, weights=data.energies) / np.bincount(which))[which]
 
 
 def _has(result: EvaluationResult, kind: str) -> bool:

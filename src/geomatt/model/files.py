@@ -25,11 +25,11 @@ from geomatt.model.config import ModelConfig
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Committee, Potential
+from geomatt.model.precision import DTYPES, parse_dtype
 from geomatt.model.zoo import find_shipped, unknown_name_hint
 
 FORMAT = 1
 HEADER_KEY = "geomatt"
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 # A network class for each `kind` a file may name.
 NETWORKS: dict[str, type[GeometricAttention]] = {"geometric-attention": GeometricAttention}
@@ -155,15 +155,6 @@ def fingerprint(potential: Potential | Committee) -> str:
     return digest.hexdigest()
 
 
-def parse_dtype(dtype: torch.dtype | str | None) -> torch.dtype | None:
-    """A precision by name or as torch names it."""
-    if dtype is None or dtype in DTYPES.values():
-        return dtype  # type: ignore[return-value]
-    if str(dtype) not in DTYPES:
-        raise GeomAttError(f"Unknown precision {dtype!r}. Use float32 or float64.")
-    return DTYPES[str(dtype)]
-
-
 def check_device(device: torch.device | str) -> torch.device:
     """A device that is there, or an error that says so."""
     try:
@@ -270,6 +261,8 @@ def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> N
                 f"{path} does not fit its own description: {name} is {tensors[name].dtype}, "
                 f"expected {value.dtype}. Use a fresh copy of the file."
             )
+        if value.is_floating_point() and not bool(torch.isfinite(tensors[name]).all()):
+            raise GeomAttError(f"{path} holds weights that are not finite numbers ({name}). Train again.")
     network.load_state_dict(tensors)
 
 

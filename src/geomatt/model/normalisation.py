@@ -20,6 +20,7 @@ class Normalisation:
     shift: float = 0.0
     scale: float = 1.0
     reference: dict[int, float] = field(default_factory=dict)
+    composition: dict[int, int] = field(default_factory=dict)  # atoms of each element, if there was only one
 
     @classmethod
     def fit(cls, data: Dataset, reference: dict[int, float] | None = None) -> Normalisation:
@@ -32,6 +33,7 @@ class Normalisation:
         if reference is None and data.single_composition:
             shift, rest = float(data.energies.mean()), data.energies - data.energies.mean()
             reference = {}
+            composition = {z: int(n) for z, n in zip(data.elements, data.composition()[0], strict=True)}
         else:
             counts = data.composition().astype(np.float64)
             if reference is None:
@@ -41,11 +43,11 @@ class Normalisation:
             if missing:
                 raise GeomAttError(f"No reference energy was given for atomic numbers {missing}.")
             rest = data.energies - counts @ np.array([reference[z] for z in data.elements])
-            shift = 0.0
+            shift, composition = 0.0, {}
         scale = float(np.std(rest))
         if not scale > 1e-9:  # one frame, or identical energies: fall back to the forces, then to 1 eV
             scale = float(np.sqrt(np.mean(data.forces**2))) if data.forces is not None else 0.0
-        return cls(shift, scale if scale > 1e-9 else 1.0, reference)
+        return cls(shift, scale if scale > 1e-9 else 1.0, reference, composition)
 
     def offset(self, numbers: Tensor) -> Tensor:
         """What each atom adds before the network speaks (B, N) float64: reference and share of the shift."""
@@ -65,6 +67,7 @@ class Normalisation:
             "shift": self.shift,
             "scale": self.scale,
             "reference": {str(z): e for z, e in self.reference.items()},
+            "composition": {str(z): n for z, n in self.composition.items()},
         }
 
     @classmethod
@@ -73,4 +76,5 @@ class Normalisation:
             float(values["shift"]),
             float(values["scale"]),
             {int(z): float(e) for z, e in values["reference"].items()},
+            {int(z): int(n) for z, n in values.get("composition", {}).items()},
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,12 +13,14 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch, collate
-from geomatt.data.structures import Structure
+from geomatt.data.structures import Structure, as_structure
+from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.inference import Evaluator, Path
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
+from geomatt.model.precision import parse_dtype
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,11 @@ class Potential:
     def dtype(self) -> torch.dtype:
         return self.network.mu.dtype
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Potential:
-        """Move (in place) to a device or precision."""
-        self.network.to(device=device, dtype=dtype)
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None
+    ) -> Potential:
+        """Move (in place) to a device or precision, such as "float64"."""
+        self.network.to(device=device, dtype=parse_dtype(dtype))
         return self
 
     def evaluate(
@@ -102,10 +108,12 @@ class Potential:
         batch_size: int = 32,
         progress: Callable[[int], None] | None = None,
     ) -> list[Prediction]:
-        """Predictions for structures of any sizes, in their order."""
-        structures = list(structures)
+        """Predictions for structures of any sizes, in their order; ASE Atoms, or one alone, will do."""
+        structures = several(structures)
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
+        for message in sorted({m for s in structures for m in self.doubts(s)}):
+            warnings.warn(message, stacklevel=2)
         result: list[Prediction] = []
         evaluator = Evaluator(self.network, table=len(structures) > batch_size)
         for start in range(0, len(structures), batch_size):
@@ -142,6 +150,19 @@ class Potential:
         if not np.isfinite(structure.positions).all():
             raise GeomAttError(f"{name} has positions that are not finite numbers.")
 
+    def doubts(self, structure: Structure) -> list[str]:
+        """What a user should be told of an answer that is given all the same."""
+        found, composition = [], self.normalisation.composition
+        if composition and dict(Counter(int(z) for z in structure.numbers)) != composition:
+            known = formula([z for z, n in composition.items() for _ in range(n)])
+            found.append(
+                f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
+                "zero, and forces are an extrapolation. Train on several molecules for more."
+            )
+        if structure.charge:
+            found.append("The model knows nothing of charges: the charge of the structure is ignored.")
+        return found
+
 
 @dataclass
 class Committee:
@@ -161,7 +182,9 @@ class Committee:
     def normalisation(self) -> Normalisation:
         return self.members[0].normalisation
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Committee:
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None
+    ) -> Committee:
         for member in self.members:
             member.to(device, dtype)
         return self
@@ -176,7 +199,7 @@ class Committee:
         progress: Callable[[int], None] | None = None,
     ) -> list[Prediction]:
         """Mean and standard deviation over members; attention is the mean of each matrix."""
-        structures = list(structures)
+        structures = several(structures)
         runs = [
             member.predict(
                 structures,
@@ -192,6 +215,12 @@ class Committee:
     def check(self, structure: Structure, name: str = "the structure") -> None:
         for member in self.members:
             member.check(structure, name)
+
+
+def several(structures: Any) -> list[Structure]:
+    """Structures from structures or ASE Atoms, one or many."""
+    one = isinstance(structures, Structure) or hasattr(structures, "get_positions")
+    return [as_structure(s) for s in ([structures] if one else structures)]
 
 
 def _split(output: Output, sizes: list[int]) -> list[Prediction]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,9 +14,10 @@ import torch
 from geomatt.data.batch import Batch
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
-from geomatt.model.files import check_device, load, parse_dtype
+from geomatt.model.files import check_device, load
 from geomatt.model.inference import Evaluator
 from geomatt.model.potential import Committee, Potential
+from geomatt.model.precision import parse_dtype
 
 try:
     from ase import Atoms
@@ -129,6 +131,8 @@ class GeomAttCalculator(Calculator):
                 np.asarray(atoms.numbers, dtype=np.int64), atoms.positions, cell=cell, pbc=pbc
             )
             self.model.check(structure, f"{atoms.get_chemical_formula() or 'The structure'}")
+            for message in self.members[0].doubts(structure):
+                warnings.warn(message, stacklevel=2)
             self._known = structure.numbers.copy()
             self._numbers = [torch.from_numpy(self._known)[None].to(m.device) for m in self.members]
         if not np.isfinite(atoms.positions).all():

@@ -12,9 +12,8 @@ import torch
 
 from geomatt.errors import GeomAttError
 from geomatt.model.config import ModelConfig
+from geomatt.model.precision import DTYPES
 from geomatt.training.recipes import recipe_settings
-
-DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def _group(title: str, default: Any) -> Any:

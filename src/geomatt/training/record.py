@@ -79,7 +79,8 @@ def hardware(device: str) -> str:
                 break
     except OSError:
         pass
-    return f"{name}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def commit() -> str | None:
