@@ -31,6 +31,9 @@ EnergyUnit = Annotated[
 LengthUnit = Annotated[
     str | None, _option("--length-unit", "Length unit of the file, if it does not say.", DATA)
 ]
+ForceUnit = Annotated[
+    str | None, _option("--force-unit", "Unit of the forces, if another: Hartree/Bohr.", DATA)
+]
 Key = Annotated[
     list[str] | None, _option("--key", "Name of a label in the file: forces=my_forces (repeatable).", DATA)
 ]
@@ -112,6 +115,7 @@ def train(
     ] = None,
     energy_unit: EnergyUnit = None,
     length_unit: LengthUnit = None,
+    force_unit: ForceUnit = None,
     keys: Key = None,
     reference: Reference = None,
     report_unit: Unit = None,
@@ -171,6 +175,7 @@ def transfer(
     unfreeze: Unfreeze = None,
     energy_unit: EnergyUnit = None,
     length_unit: LengthUnit = None,
+    force_unit: ForceUnit = None,
     keys: Key = None,
     reference: Reference = None,
     report_unit: Unit = None,
@@ -366,6 +371,7 @@ def _report(
         )
     target = out if config.has_members else last.folder / "model.safetensors"
     asked = [("--energy-unit", config.energy_unit), ("--length-unit", config.length_unit)]
+    asked += [("--force-unit", config.force_unit)]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
     console.print(

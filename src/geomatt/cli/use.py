@@ -24,6 +24,10 @@ LengthUnit = Annotated[
     str | None,
     typer.Option("--length-unit", help="Length unit of the file, if it does not say.", show_default=False),
 ]
+ForceUnit = Annotated[
+    str | None,
+    typer.Option("--force-unit", help="Unit of the forces, if another: Hartree/Bohr.", show_default=False),
+]
 Key = Annotated[
     list[str] | None,
     typer.Option("--key", help="Name used in the file: forces=my_forces (repeatable).", show_default=False),
@@ -91,6 +95,7 @@ def evaluate(
     ] = False,
     energy_unit: EnergyUnit = None,
     length_unit: LengthUnit = None,
+    force_unit: ForceUnit = None,
     keys: Key = None,
     device: Device = None,
     dtype: Dtype = None,
@@ -109,7 +114,7 @@ def evaluate(
     from geomatt.evaluation import parity_plot
 
     loaded = _load(model, device, dtype)
-    dataset = _read(data, energy_unit, length_unit, keys)
+    dataset = _read(data, energy_unit, length_unit, keys, force_unit)
     folder = model if model.is_dir() else model.parent if model.is_file() else Path()  # a shipped model: here
     name = Path(data).stem
     json_path = require_writable(json_file or folder / f"evaluate_{name}.json")
@@ -315,7 +320,13 @@ def _load(model: Path, device: str | None, dtype: str | None) -> Potential | Com
     return load(model, device or ("cuda" if torch.cuda.is_available() else "cpu"), dtype)
 
 
-def _read(path: str, energy_unit: str | None, length_unit: str | None, keys: list[str] | None) -> Dataset:
+def _read(
+    path: str,
+    energy_unit: str | None,
+    length_unit: str | None,
+    keys: list[str] | None,
+    force_unit: str | None = None,
+) -> Dataset:
     from geomatt.data import read
 
     pairs = [item.partition("=") for item in keys or []]
@@ -326,5 +337,6 @@ def _read(path: str, energy_unit: str | None, length_unit: str | None, keys: lis
         path,
         energy_unit=energy_unit,
         length_unit=length_unit,
+        force_unit=force_unit,
         keys={name.strip(): value.strip() for name, _, value in pairs},
     )

@@ -28,6 +28,7 @@ class TrainConfig:
     data: str = _group("data", "")  # a file, or a name such as md17/ethanol
     energy_unit: str | None = None  # None: as the file says
     length_unit: str | None = None
+    force_unit: str | None = None  # None: the two above
     keys: dict[str, str] = field(default_factory=dict)  # label -> key in the file
     reference: dict[str, float] = field(default_factory=dict)  # atomic number -> energy in eV; empty: fitted
     report_unit: str | None = None  # None: the data's own

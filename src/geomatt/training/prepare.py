@@ -37,8 +37,8 @@ PARTS = {
 # Settings a resumed run may find changed: where things are (their content is checked by hash) and what
 # only tells how results are shown. `epochs` has a rule of its own.
 _FREE_ON_RESUME = {
-    "data", "energy_unit", "length_unit", "keys", "train_indices", "val_indices", "test_indices",
-    "base", "report_unit", "device", "epochs",
+    "data", "energy_unit", "length_unit", "force_unit", "keys", "train_indices", "val_indices",
+    "test_indices", "base", "report_unit", "device", "epochs",
 }  # fmt: skip
 
 
@@ -52,6 +52,7 @@ def load_dataset(config: TrainConfig) -> Dataset:
         config.data,
         energy_unit=config.energy_unit,
         length_unit=config.length_unit,
+        force_unit=config.force_unit,
         keys=config.keys or None,
     )
 

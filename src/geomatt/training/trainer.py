@@ -32,7 +32,7 @@ SEGMENT = 50  # steps between looks at the clock and at Ctrl-C
 
 # Settings in which models trained side by side may differ.
 _OWN = {"data", "member", "seed", "split_seed", "report_unit", "reference", "energy_unit", "length_unit",
-        "keys", "base", "train_indices", "val_indices", "test_indices", "test"}  # fmt: skip
+        "force_unit", "keys", "base", "train_indices", "val_indices", "test_indices", "test"}  # fmt: skip
 
 
 @dataclass(frozen=True)
