@@ -29,7 +29,7 @@ def test_the_python_example_runs(tmp_path):
     ase.io.write(tmp_path / "molecule.xyz", ase.Atoms("OH2", [[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]]))
     answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stderr
-    assert "k=2 layer 1 (3, 3)" in answer.stdout
+    assert "('k=2 layer 1', (3, 3))" in answer.stdout
 
 
 def test_every_command_it_names_exists():
