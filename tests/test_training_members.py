@@ -9,7 +9,7 @@ from training_toy import TINY, mixture, molecule, tiny_config
 from geomatt.data import random_split
 from geomatt.errors import GeomAttError
 from geomatt.model import Committee, load
-from geomatt.training import run, train, train_members
+from geomatt.training import run, train
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.members import spread
 from geomatt.training.prepare import base_settings, load_base, make_splits
@@ -51,19 +51,17 @@ def test_folds_validate_on_disjoint_parts(tmp_path):
 def test_members_resume_where_they_stopped(tmp_path):
     config = tiny_config(members=2, epochs=3)
     splits = make_splits(config, 40)
-    whole = train_members(molecule(), splits, config, tmp_path / "whole")
+    whole = run(molecule(), splits, config, tmp_path / "whole")
 
     def stop_in_second(progress):
         if progress.member == 1 and progress.epoch == 2:
             raise Stop
 
     with pytest.raises(Stop):
-        train_members(
-            molecule(), splits, config, tmp_path / "cut", callback=stop_in_second, checkpoint_every=0
-        )
+        run(molecule(), splits, config, tmp_path / "cut", callback=stop_in_second, checkpoint_every=0)
     with pytest.raises(GeomAttError, match="--resume"):
-        train_members(molecule(), splits, config, tmp_path / "cut")
-    cut = train_members(molecule(), splits, config, tmp_path / "cut", resume=True)
+        run(molecule(), splits, config, tmp_path / "cut")
+    cut = run(molecule(), splits, config, tmp_path / "cut", resume=True)
     assert [r.already_finished for r in cut] == [True, False]
     for one, other in zip(whole, cut, strict=True):
         states = one.potential.network.state_dict(), other.potential.network.state_dict()

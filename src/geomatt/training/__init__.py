@@ -2,7 +2,7 @@
 
 from geomatt.training.config import TrainConfig, resolve
 from geomatt.training.interrupt import Interrupted
-from geomatt.training.members import run, train_members
+from geomatt.training.members import run
 from geomatt.training.run import Job, TrainResult
 from geomatt.training.trainer import Progress, train, train_together
 
@@ -15,6 +15,5 @@ __all__ = [
     "resolve",
     "run",
     "train",
-    "train_members",
     "train_together",
 ]

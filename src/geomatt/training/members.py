@@ -17,7 +17,7 @@ from geomatt.training.checkpoint import write_safely
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.prepare import open_folder
 from geomatt.training.run import Job, TrainResult
-from geomatt.training.trainer import Progress, train, train_together
+from geomatt.training.trainer import Progress, train_together
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -25,42 +25,6 @@ if TYPE_CHECKING:
 
 def member_folder(out: str | Path, member: int) -> Path:
     return Path(out) / f"member_{member}"
-
-
-def train_members(
-    dataset: Dataset,
-    splits: Sequence[Split],
-    config: TrainConfig,
-    out: str | Path,
-    *,
-    resume: bool = False,
-    base: Potential | None = None,
-    callback: Callable[[Progress], None] | None = None,
-    checkpoint_every: float = 30.0,
-) -> list[TrainResult]:
-    """Train a model for each split; `resume` skips finished members and continues the unfinished."""
-    if len(splits) != config.member_count:
-        raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
-    open_folder(Path(out), resume)
-    if not (resume and (Path(out) / "config.toml").exists()):
-        write_safely(Path(out) / "config.toml", config.to_toml().encode())
-
-    jobs = [
-        Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
-        for member, split in enumerate(splits)
-    ]
-    if check_device(config.device).type == "cuda":  # one program for all fills the GPU
-        return train_together(jobs, resume=resume, callback=callback, checkpoint_every=checkpoint_every)
-
-    def tell(member: int) -> Callable[[Progress], None] | None:
-        if callback is None:
-            return None
-        return lambda p: callback(dataclasses.replace(p, member=member, members=len(splits)))
-
-    return [
-        train_together([job], resume=resume, callback=tell(member), checkpoint_every=checkpoint_every)[0]
-        for member, job in enumerate(jobs)
-    ]
 
 
 def run(
@@ -74,30 +38,38 @@ def run(
     callback: Callable[[Progress], None] | None = None,
     checkpoint_every: float = 30.0,
 ) -> list[TrainResult]:
-    """Train what the configuration asks for: one model into `out`, or members below it."""
-    if config.has_members:
-        return train_members(
-            dataset,
-            splits,
-            config,
-            out,
-            resume=resume,
-            base=base,
-            callback=callback,
-            checkpoint_every=checkpoint_every,
-        )
-    return [
-        train(
-            dataset,
-            splits[config.member or 0],
-            config,
-            out,
-            resume=resume,
-            base=base,
-            callback=callback,
-            checkpoint_every=checkpoint_every,
-        )
-    ]
+    """Train what the configuration asks for: one model into `out`, or one for each split below it.
+
+    `resume` skips finished members and continues the unfinished.
+    """
+    if not config.has_members:
+        jobs = [Job(dataset, splits[config.member or 0], config, Path(out), base)]
+    elif len(splits) != config.member_count:
+        raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
+    else:
+        open_folder(Path(out), resume)
+        if not (resume and (Path(out) / "config.toml").exists()):
+            write_safely(Path(out) / "config.toml", config.to_toml().encode())
+        jobs = [
+            Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
+            for member, split in enumerate(splits)
+        ]
+    # One program for all fills a GPU; on a CPU members gain nothing from each other.
+    groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
+    results: list[TrainResult] = []
+    for group in groups:
+        tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
+        results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
+    return results
+
+
+def _numbered(
+    callback: Callable[[Progress], None] | None, member: int, members: int
+) -> Callable[[Progress], None] | None:
+    """A callback for one of several models that are trained one after the other."""
+    if callback is None:
+        return None
+    return lambda progress: callback(dataclasses.replace(progress, member=member, members=members))
 
 
 def spread(results: Sequence[TrainResult], error: str) -> tuple[float, float]:
