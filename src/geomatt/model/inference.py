@@ -17,7 +17,7 @@ from geomatt.model.sparse import sparse_atomic_energies, sparse_energy_and_force
 Path = Literal["auto", "dense", "sparse"]
 
 # Atoms from which neighbour lists beat all pairs; both give the same numbers.
-DENSE_ATOMS = 128
+DENSE_ATOMS = {"cpu": 80, "cuda": 400}
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Evaluator:
     @torch.no_grad()
     def __call__(self, batch: Batch, *, forces: bool, attention: bool, path: Path = "auto") -> Inferred:
         """Evaluate a batch. `path` forces all pairs ("dense") or neighbour lists ("sparse")."""
-        large = batch.numbers.shape[1] > DENSE_ATOMS
+        large = batch.numbers.shape[1] > DENSE_ATOMS.get(batch.numbers.device.type, 80)
         if path == "dense" and batch.cell is not None:
             raise GeomAttError("Periodic structures need the sparse path.")
         if batch.cell is not None and attention:

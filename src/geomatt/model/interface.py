@@ -1,4 +1,4 @@
-"""What every network offers, so that trainer, model file, calculator and analysis need no other."""
+"""Attention as a value: what networks return, and all that reads attention takes."""
 
 from __future__ import annotations
 
