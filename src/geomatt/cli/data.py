@@ -8,31 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from geomatt.cli.console import console, output
+from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, parse_keys
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
     from geomatt.data import Dataset
 
-EnergyUnit = Annotated[
-    str | None, typer.Option(help="Energy unit of the file: kcal/mol, eV, Hartree or kJ/mol.")
-]
-LengthUnit = Annotated[str | None, typer.Option(help="Length unit of the file: Ang or Bohr.")]
-ForceUnit = Annotated[
-    str | None,
-    typer.Option(
-        help="Force unit of the file where it is not energy unit/length unit: Hartree/Bohr, eV/Ang, "
-        "kcal/mol/Ang."
-    ),
-]
-Key = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--key",
-        metavar="QUANTITY=NAME",
-        help="Where the file keeps numbers, positions, energy or forces, for example energy=my_E; "
-        "forces=none leaves them out. Repeatable.",
-    ),
-]
 Data = Annotated[str, typer.Argument(help="A file, or a fetched data set such as md17/ethanol.")]
 
 
@@ -45,20 +26,6 @@ def register(app: typer.Typer) -> None:
     group.command("info")(info)
     group.command("convert")(convert)
     app.add_typer(group, name="data")
-
-
-def parse_keys(pairs: list[str] | None) -> dict[str, str]:
-    """`energy=my_E` options as a mapping."""
-    mapping = {}
-    for pair in pairs or []:
-        quantity, equals, name = pair.partition("=")
-        if not (quantity and equals and name):
-            raise GeomAttError(
-                f"--key {pair}: write QUANTITY=NAME, for example --key energy=my_energy --key "
-                "forces=my_forces."
-            )
-        mapping[quantity.strip()] = name.strip()
-    return mapping
 
 
 def get(

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli.console import console, output
+from geomatt.cli.options import PANEL as DATA
+from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, option, parse_keys, parse_pairs
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -19,83 +21,65 @@ if TYPE_CHECKING:
     from geomatt.training import TrainConfig, TrainResult
 
 
-def _option(flag: str, text: str, panel: str, **rest: Any) -> Any:
-    return typer.Option(flag, help=text, rich_help_panel=panel, show_default=False, **rest)
+SPLIT, OPTIM, MODEL, RUN = "Split and members", "Optimisation", "Model", "Run"
 
-
-DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
-
-EnergyUnit = Annotated[
-    str | None, _option("--energy-unit", "Energy unit of the file, if it does not say.", DATA)
-]
-LengthUnit = Annotated[
-    str | None, _option("--length-unit", "Length unit of the file, if it does not say.", DATA)
-]
-ForceUnit = Annotated[
-    str | None, _option("--force-unit", "Unit of the forces, if another: Hartree/Bohr.", DATA)
-]
-Key = Annotated[
-    list[str] | None, _option("--key", "Name of a label in the file: forces=my_forces (repeatable).", DATA)
-]
 Reference = Annotated[
-    list[str] | None, _option("--reference", "Energy of an isolated atom in eV: H=-13.6 (repeatable).", DATA)
+    list[str] | None, option("--reference", "Energy of an isolated atom in eV: H=-13.6 (repeatable).", DATA)
 ]
-Unit = Annotated[str | None, _option("--unit", "Energy unit of reports; the data's by default.", DATA)]
+Unit = Annotated[str | None, option("--unit", "Energy unit of reports; the data's by default.", DATA)]
 EnergyOnly = Annotated[
-    bool | None, _option("--energy-only", "Train on energies alone, whether or not there are forces.", DATA)
+    bool | None, option("--energy-only", "Train on energies alone, whether or not there are forces.", DATA)
 ]
 Train = Annotated[
-    int | None, _option("--train", "Structures to train on (800 where there are enough).", SPLIT)
+    int | None, option("--train", "Structures to train on (800 where there are enough).", SPLIT)
 ]
-Val = Annotated[int | None, _option("--val", "Structures to choose the best epoch by (200).", SPLIT)]
-Test = Annotated[int | None, _option("--test", "Structures to test on at the end (up to 1000).", SPLIT)]
+Val = Annotated[int | None, option("--val", "Structures to choose the best epoch by (200).", SPLIT)]
+Test = Annotated[int | None, option("--test", "Structures to test on at the end (up to 1000).", SPLIT)]
 SplitKind = Annotated[
-    str | None, _option("--split", "random, or blocked: stretches of consecutive frames.", SPLIT)
+    str | None, option("--split", "random, or blocked: stretches of consecutive frames.", SPLIT)
 ]
-SplitSeed = Annotated[int | None, _option("--split-seed", "Which random split (0).", SPLIT)]
-TrainIndices = Annotated[Path | None, _option("--train-indices", "File of frame numbers to train on.", SPLIT)]
-ValIndices = Annotated[Path | None, _option("--val-indices", "File of frame numbers to validate on.", SPLIT)]
-TestIndices = Annotated[Path | None, _option("--test-indices", "File of frame numbers to test on.", SPLIT)]
-Folds = Annotated[int | None, _option("--folds", "Train one model for each fold of the data.", SPLIT)]
-Members = Annotated[int | None, _option("--members", "Train so many models that differ by seed.", SPLIT)]
-Member = Annotated[int | None, _option("--member", "Train only this one of them, from 0.", SPLIT)]
-Recipe = Annotated[
-    str | None, _option("--recipe", "fast (default), or paper: Frank & Chmiela (2021).", OPTIM)
-]
-TransferRecipe = Annotated[str | None, _option("--recipe", "paper (default, 1000 epochs), or fast.", OPTIM)]
-Epochs = Annotated[int | None, _option("--epochs", "Passes over the training data.", OPTIM)]
-BatchSize = Annotated[int | None, _option("--batch", "Structures in a step.", OPTIM)]
-Rate = Annotated[float | None, _option("--learning-rate", "Adam's learning rate at its highest.", OPTIM)]
-Schedule = Annotated[str | None, _option("--schedule", "step or cosine.", OPTIM)]
+SplitSeed = Annotated[int | None, option("--split-seed", "Which random split (0).", SPLIT)]
+TrainIndices = Annotated[Path | None, option("--train-indices", "File of frame numbers to train on.", SPLIT)]
+ValIndices = Annotated[Path | None, option("--val-indices", "File of frame numbers to validate on.", SPLIT)]
+TestIndices = Annotated[Path | None, option("--test-indices", "File of frame numbers to test on.", SPLIT)]
+Folds = Annotated[int | None, option("--folds", "Train one model for each fold of the data.", SPLIT)]
+Members = Annotated[int | None, option("--members", "Train so many models that differ by seed.", SPLIT)]
+Member = Annotated[int | None, option("--member", "Train only this one of them, from 0.", SPLIT)]
+Recipe = Annotated[str | None, option("--recipe", "fast (default), or paper: Frank & Chmiela (2021).", OPTIM)]
+TransferRecipe = Annotated[str | None, option("--recipe", "paper (default, 1000 epochs), or fast.", OPTIM)]
+Epochs = Annotated[int | None, option("--epochs", "Passes over the training data.", OPTIM)]
+BatchSize = Annotated[int | None, option("--batch", "Structures in a step.", OPTIM)]
+Rate = Annotated[float | None, option("--learning-rate", "Adam's learning rate at its highest.", OPTIM)]
+Schedule = Annotated[str | None, option("--schedule", "step or cosine.", OPTIM)]
 Ema = Annotated[
-    float | None, _option("--ema-decay", "Decay of the average of weights per step; 0: none.", OPTIM)
+    float | None, option("--ema-decay", "Decay of the average of weights per step; 0: none.", OPTIM)
 ]
 Patience = Annotated[
-    int | None, _option("--patience", "Stop after so many epochs without improvement; 0: never.", OPTIM)
+    int | None, option("--patience", "Stop after so many epochs without improvement; 0: never.", OPTIM)
 ]
-ValidateEvery = Annotated[int | None, _option("--validate-every", "Epochs between validations (1).", OPTIM)]
-Weighting = Annotated[str | None, _option("--weighting", "Loss as in the paper or the authors' code.", OPTIM)]
-Rho = Annotated[float | None, _option("--rho", "Weight of energies in the loss (0.01).", OPTIM)]
-Orders = Annotated[str | None, _option("--orders", "Attention orders, one stream each (2,3,4).", MODEL)]
-Layers = Annotated[int | None, _option("--layers", "Interactions in a stream (3).", MODEL)]
-Features = Annotated[int | None, _option("--features", "Width of an atom's features (128).", MODEL)]
-Overlaps = Annotated[int | None, _option("--overlap-features", "Overlap functions at k = 2 (128).", MODEL)]
-Gamma = Annotated[float | None, _option("--gamma", "Sharpness of the basis functions, 1/Å² (20).", MODEL)]
-DMax = Annotated[float | None, _option("--d-max", "End of the grid of distances, Å (5).", MODEL)]
-Spacing = Annotated[float | None, _option("--spacing", "Spacing of that grid, Å (0.05).", MODEL)]
-Bias = Annotated[bool | None, _option("--bias/--no-bias", "Bias in the overlap functions (yes).", MODEL)]
-Seed = Annotated[int | None, _option("--seed", "Seed of initial weights and data order (0).", RUN)]
-Device = Annotated[str | None, _option("--device", "cpu or cuda; cuda where there is one.", RUN)]
-Dtype = Annotated[str | None, _option("--dtype", "float32 (default) or float64.", RUN)]
-Engine = Annotated[str | None, _option("--engine", "auto, or dense: plain torch on a GPU, too.", RUN)]
-Out = Annotated[Path, _option("--out", "Folder for the model and all that belongs to it.", RUN)]
-Config = Annotated[Path | None, _option("--config", "Take settings from a run's config.toml.", RUN)]
-Resume = Annotated[bool, _option("--resume", "Continue the run in --out, bit by bit.", RUN)]
-Every = Annotated[float, _option("--checkpoint-every", "Seconds between checkpoints; 0: every epoch.", RUN)]
-Board = Annotated[bool, _option("--tensorboard", "Write curves for TensorBoard, too.", RUN)]
+ValidateEvery = Annotated[int | None, option("--validate-every", "Epochs between validations (1).", OPTIM)]
+Weighting = Annotated[str | None, option("--weighting", "Loss as in the paper or the authors' code.", OPTIM)]
+Rho = Annotated[float | None, option("--rho", "Weight of energies in the loss (0.01).", OPTIM)]
+Orders = Annotated[str | None, option("--orders", "Attention orders, one stream each (2,3,4).", MODEL)]
+Layers = Annotated[int | None, option("--layers", "Interactions in a stream (3).", MODEL)]
+Features = Annotated[int | None, option("--features", "Width of an atom's features (128).", MODEL)]
+Overlaps = Annotated[int | None, option("--overlap-features", "Overlap functions at k = 2 (128).", MODEL)]
+Gamma = Annotated[float | None, option("--gamma", "Sharpness of the basis functions, 1/Å² (20).", MODEL)]
+DMax = Annotated[float | None, option("--d-max", "End of the grid of distances, Å (5).", MODEL)]
+Spacing = Annotated[float | None, option("--spacing", "Spacing of that grid, Å (0.05).", MODEL)]
+Bias = Annotated[bool | None, option("--bias/--no-bias", "Bias in the overlap functions (yes).", MODEL)]
+Seed = Annotated[int | None, option("--seed", "Seed of initial weights and data order (0).", RUN)]
+Device = Annotated[str | None, option("--device", "cpu or cuda; cuda where there is one.", RUN)]
+Dtype = Annotated[str | None, option("--dtype", "float32 (default) or float64.", RUN)]
+Engine = Annotated[str | None, option("--engine", "auto, or dense: plain torch on a GPU, too.", RUN)]
+Out = Annotated[Path, option("--out", "Folder for the model and all that belongs to it.", RUN)]
+Config = Annotated[Path | None, option("--config", "Take settings from a run's config.toml.", RUN)]
+Resume = Annotated[bool, option("--resume", "Continue the run in --out, bit by bit.", RUN)]
+Every = Annotated[float, option("--checkpoint-every", "Seconds between checkpoints; 0: every epoch.", RUN)]
+Board = Annotated[bool, option("--tensorboard", "Write curves for TensorBoard, too.", RUN)]
 Unfreeze = Annotated[
     list[str] | None,
-    _option("--unfreeze", "Train this too: embedding, overlaps, interactions, all (repeatable).", OPTIM),
+    option("--unfreeze", "Train this too: embedding, overlaps, interactions, all (repeatable).", OPTIM),
 ]
 
 
@@ -239,9 +223,9 @@ def _settings(params: dict[str, Any]) -> dict[str, Any]:
     if "orders" in given:
         given["orders"] = _orders(given["orders"])
     if "keys" in given:
-        given["keys"] = _pairs(given["keys"], "--key", "forces=my_forces")
+        given["keys"] = parse_keys(given["keys"])
     if "reference" in given:
-        pairs = _pairs(given["reference"], "--reference", "H=-13.6")
+        pairs = parse_pairs(given["reference"], "--reference", "H=-13.6")
         try:
             given["reference"] = {str(atomic_number(z)): float(e) for z, e in pairs.items()}
         except ValueError as error:
@@ -254,14 +238,6 @@ def _orders(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise GeomAttError(f"--orders must be whole numbers such as 2,3,4, not {text!r}.") from None
-
-
-def _pairs(items: Sequence[str], flag: str, example: str) -> dict[str, str]:
-    pairs = [item.partition("=") for item in items]
-    wrong = [item for item, (name, _, value) in zip(items, pairs, strict=True) if not name or not value]
-    if wrong:
-        raise GeomAttError(f"{flag} {wrong[0]!r} is not of the form {example}.")
-    return {name.strip(): value.strip() for name, _, value in pairs}
 
 
 def _stored(out: Path, config: Path | None, resume: bool) -> dict[str, Any] | None:

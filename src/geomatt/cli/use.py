@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli.console import output, progress_bar
+from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, parse_keys
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -16,22 +17,6 @@ if TYPE_CHECKING:
     from geomatt.model import Committee, Normalisation, Potential
 
 Model = Annotated[Path, typer.Argument(help="A model file, or the folder of a run.", show_default=False)]
-EnergyUnit = Annotated[
-    str | None,
-    typer.Option("--energy-unit", help="Energy unit of the file, if it does not say.", show_default=False),
-]
-LengthUnit = Annotated[
-    str | None,
-    typer.Option("--length-unit", help="Length unit of the file, if it does not say.", show_default=False),
-]
-ForceUnit = Annotated[
-    str | None,
-    typer.Option("--force-unit", help="Unit of the forces, if another: Hartree/Bohr.", show_default=False),
-]
-Key = Annotated[
-    list[str] | None,
-    typer.Option("--key", help="Name used in the file: forces=my_forces (repeatable).", show_default=False),
-]
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.", show_default=False)
 ]
@@ -329,14 +314,10 @@ def _read(
 ) -> Dataset:
     from geomatt.data import read
 
-    pairs = [item.partition("=") for item in keys or []]
-    for name, _, value in pairs:
-        if not name or not value:
-            raise GeomAttError(f"--key {name!r} is not of the form forces=my_forces.")
     return read(
         path,
         energy_unit=energy_unit,
         length_unit=length_unit,
         force_unit=force_unit,
-        keys={name.strip(): value.strip() for name, _, value in pairs},
+        keys=parse_keys(keys),
     )
