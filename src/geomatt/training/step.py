@@ -194,12 +194,21 @@ class Stepper:
     def _adam(self, gradient: Tensor) -> None:
         """One Adam update of θ, and of its moving average."""
         b1, b2 = self.betas
-        adam(
-            [self.theta], [gradient], [self.first], [self.second], [], [self.steps.float()],
-            fused=True, amsgrad=False, beta1=b1, beta2=b2, weight_decay=0.0, eps=self.eps, maximize=False,
-            lr=self.rate.float() if self.theta.is_cuda else float(self.rate),
-        )  # fmt: skip
         self.steps += 1
+        if (
+            self.theta.is_cuda
+        ):  # torch's fused one keeps rate and step in float32 there, too coarse for float64
+            self.first.lerp_(gradient, 1.0 - b1)
+            self.second.mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
+            size = (self.rate / (1.0 - b1**self.steps)).to(self.theta.dtype)
+            scale = (1.0 - b2**self.steps).sqrt().to(self.theta.dtype)
+            self.theta.sub_(size * self.first / (self.second.sqrt() / scale + self.eps))
+        else:
+            adam(
+                [self.theta], [gradient], [self.first], [self.second], [], [self.steps - 1],
+                fused=True, amsgrad=False, beta1=b1, beta2=b2, weight_decay=0.0, eps=self.eps,
+                maximize=False, lr=float(self.rate),
+            )  # fmt: skip
         if self.average is not None:
             # Early on the average forgets faster, or it would remember the random start.
             weight = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay).to(self.theta.dtype)
