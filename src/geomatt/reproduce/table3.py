@@ -52,7 +52,8 @@ class Table3(Experiment):
         sizes = {orders: {v["parameters"] for v in rows[orders].values()} for orders in ORDERS}
         counts = [f"{o}: {min(s):,}–{max(s):,}" for o, s in sizes.items() if s]
         note = (
-            "MAE of energies (kcal/mol) / forces (kcal/mol/Å), one fold, paper recipe and weighting. Overlap "
+            "MAE of energies (kcal/mol) / forces (kcal/mol/Å), one fold, paper recipe, loss of "
+            "the authors' code. Overlap "
             "functions per module (F_I): 128 for order 2, 64 for 3, 32 for 4, as in the paper; order k has "
             "k − 1 modules. " + (f"Parameters: {'; '.join(counts)}." if counts else "")
         )
