@@ -18,6 +18,7 @@ from geomatt.reproduce.budget import STEPS, stop_at_deadline
 from geomatt.reproduce.dna_attention import CONTROL, KINDS, score, strongest
 from geomatt.reproduce.frame import Experiment, Figure, Pieces, Progress, Settings
 from geomatt.reproduce.inputs import described, find_file, load_data
+from geomatt.reproduce.md17 import WEIGHTING
 from geomatt.reproduce.published import left_table
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Interrupted, Job, TrainConfig, resolve, train_together
@@ -180,6 +181,7 @@ def _config(settings: Settings, scale: Scale, recipe: str) -> TrainConfig:
         "recipe": recipe,
         "epochs": scale.epochs[recipe],
         "batch": scale.batch,
+        "weighting": WEIGHTING,
         "patience": 0,
         "seed": settings.seed,
         "device": settings.device,

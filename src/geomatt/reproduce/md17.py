@@ -46,8 +46,9 @@ class Scale:
     epochs: Mapping[str, int]  # by recipe, and for the transfer
     test: int | None  # frames to test on; None: all that are left
     # What a step costs before any pair of atoms is looked at, in pairs per structure of the batch: about
-    # 0.2 ms on a GPU. It decides how many sizes share a program at the price of padding.
-    overhead: float = 700.0
+    # 0.2 ms on a GPU, and the compiling of its kernels. It decides how many sizes share a program at the
+    # price of padding.
+    overhead: float = 1300.0
     model: Mapping[str, Any] = field(default_factory=dict)  # of the network, where not the paper's
 
 
