@@ -44,7 +44,7 @@ class Scale:
 
 
 # 15,000 points as in the paper: of seven segments five train, one validates, one tests.
-FULL = Scale(12_500, 2_500, 2_500, 32, {"paper": 1000, "fast": 100}, 500)
+FULL = Scale(12_500, 2_500, 2_500, 32, {"paper": 1000, "fast": 60}, 500)
 QUICK = Scale(24, 8, 16, 8, {"paper": 2, "fast": 2}, 8)
 
 
@@ -181,7 +181,7 @@ def _config(settings: Settings, scale: Scale, recipe: str) -> TrainConfig:
         "recipe": recipe,
         "epochs": scale.epochs[recipe],
         "batch": scale.batch,
-        "weighting": WEIGHTING,
+        "weighting": WEIGHTING[recipe],
         "patience": 0,
         "seed": settings.seed,
         "device": settings.device,
