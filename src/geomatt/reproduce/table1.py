@@ -115,8 +115,8 @@ class Table1(Experiment):
             ["molecule", "published", "paper recipe", "fast recipe", "SchNet, published", "SchNet, ours"],
             lines,
             f"{what}, on frames outside the 1000; mean ± standard deviation where there are several folds "
-            f"({', '.join(map(str, folds)) or 'none'} done of 5). Loss: that of the authors' code for the paper "
-            "recipe, the paper's formula for the fast one.",
+            f"({', '.join(map(str, folds)) or 'none'} done of 5). Loss: that of the authors' code for "
+            "the paper recipe, the paper's formula for the fast one.",
             strong=frozenset({len(lines) - 1}),
         )
 
