@@ -53,7 +53,7 @@ class Scale:
     model: Mapping[str, Any] = field(default_factory=dict)  # of the network, where not the paper's
 
 
-FULL = Scale(1000, FOLDS, {"paper": 2000, "fast": 1000, "transfer": 1000}, None)
+FULL = Scale(1000, FOLDS, {"paper": 2000, "fast": 1500, "transfer": 1000}, None)
 QUICK = Scale(50, 2, {"paper": 4, "fast": 4, "transfer": 3}, 40, overhead=0.0)
 
 
