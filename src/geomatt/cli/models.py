@@ -38,8 +38,10 @@ def models(
         )
         return
     table = Table(title="Models that come with geomatt", title_justify="left")
-    for heading in ("name", "energy MAE", "force MAE", "test frames", "trained on", "epochs"):
-        table.add_column(heading, justify="left" if heading in ("name", "trained on") else "right")
+    table.add_column("name", no_wrap=True)
+    for heading in ("energy", "forces", "seen", "tested", "epochs"):
+        table.add_column(heading, justify="right")
+    table.add_column("data", no_wrap=True)
     notes: dict[str, None] = {}
     for model in found:
         record = model.record
@@ -48,12 +50,15 @@ def models(
             model.name,
             _number(test.get("energy_mae")),
             _number(test.get("force_mae")),
+            str(len(record.get("trained_frames", ()))),
             str(test.get("frames", "–")),
-            _data(data, record),
             str(record.get("epochs", "–")),
+            str(data.get("fingerprint", ""))[:8],
         )
         unit = test.get("unit", "eV")
-        notes[f"Errors in {unit} and {unit}/Å, on frames the model has not seen."] = None
+        notes[f"Mean absolute errors in {unit} and {unit}/Å, on frames not seen; data: hash of the file."] = (
+            None
+        )
         notes[f"Data: {record.get('licence', 'licence not stated')}."] = None
         notes[
             f"Made with {record.get('made_by', 'an unknown command')} (geomatt {record.get('geomatt', '?')}, "
@@ -70,10 +75,3 @@ def models(
 
 def _number(value: Any) -> str:
     return "–" if value is None else f"{value:.3f}"
-
-
-def _data(data: dict[str, Any], record: Any) -> str:
-    """Name and hash of the data, and how many frames trained and validated."""
-    frames = len(record.get("trained_frames", ()))
-    fingerprint = str(data.get("fingerprint", ""))[:8]
-    return f"{frames} frames of {data.get('name') or 'unnamed data'} ({fingerprint})"
