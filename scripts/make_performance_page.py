@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from geomatt.bench.page import performance_page
-from geomatt.bench.plot import scaling_plot
+from geomatt.bench.page import learning, performance_page
+from geomatt.bench.plot import curves_plot, scaling_plot
 from geomatt.bench.result import read_result
 
 ROOT = Path(__file__).parents[1]
-PLOT = "scaling.png"
+PLOT, CURVES = "scaling.png", "learning.png"
 
 
 def page() -> tuple[str, list[dict]]:
@@ -20,7 +20,7 @@ def page() -> tuple[str, list[dict]]:
     results = {
         f"results/{path.name}": read_result(path) for path in sorted((ROOT / "results").glob("bench_*.json"))
     }
-    return performance_page(results, PLOT), list(results.values())
+    return performance_page(results, PLOT, CURVES), list(results.values())
 
 
 def main() -> None:
@@ -28,6 +28,8 @@ def main() -> None:
     (ROOT / "docs" / "performance.md").write_text(text, encoding="utf-8")
     if any(result["scaling"] for result in results):
         scaling_plot(results, ROOT / "docs" / PLOT)
+    if learned := learning(results):
+        curves_plot(learned, ROOT / "docs" / CURVES)
     print(f"docs/performance.md from {len(results)} result files")
 
 

@@ -17,7 +17,7 @@ from geomatt.bench.floor import Ceilings, Work, energy_and_forces, parameter_cou
 from geomatt.bench.literal import literal_energies_and_forces
 from geomatt.bench.page import performance_page
 from geomatt.bench.peers import near_pairs, schnet
-from geomatt.bench.plot import scaling_plot
+from geomatt.bench.plot import curves_plot, scaling_plot
 from geomatt.bench.result import Bench, Check, Row, read_result
 from geomatt.bench.systems import ASPIRIN, SMALLEST_DISTANCE, aspirin_frames, random_matter
 from geomatt.bench.timing import Contender, Ratio, Timing, measure
@@ -165,10 +165,27 @@ def test_quick_run(tmp_path, monkeypatch):
     assert {p["path"] for p in result["scaling"]} == {"dense", "sparse"}
     assert all(p["memory"] >= 0 for p in result["scaling"])
 
-    page = performance_page({"bench.json": result}, "scaling.png")
+    page = performance_page({"bench.json": result}, "scaling.png", "learning.png")
     assert "PyG SchNet" in page
     assert result["machine"]["hardware"] in page
     scaling_plot([result, result], tmp_path / "both.svg")
+
+
+def test_fast_path_and_literal_equations_learn_the_same(tmp_path):
+    """From the same weights, on the same batches: curves that lie over each other, in file and picture."""
+    result = run_bench(dataclasses.replace(QUICK, curve_epochs=3), ["curves"])
+    ours, literal = result.curves
+    assert (ours.name, literal.name) == ("geomatt", "literal")
+    assert len(ours.forces) == 3
+    assert ours.forces == pytest.approx(literal.forces, rel=1e-3)
+    assert ours.energy == pytest.approx(literal.energy, rel=1e-2)
+    result.save(tmp_path / "curves.json")
+    found = read_result(tmp_path / "curves.json")
+    curves_plot(found, tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert "learning.png" in performance_page({"curves.json": found}, "scaling.png", "learning.png")
+    with pytest.raises(GeomAttError, match="--suite scaling"):
+        scaling_plot([found], tmp_path / "scaling.png")
 
 
 def test_row_in_the_file_carries_its_verdict(tmp_path):
@@ -187,7 +204,7 @@ def test_page_is_made_from_the_committed_results():
         assert not page.exists()
         return
     results = {f"results/{file.name}": read_result(file) for file in files}
-    assert page.read_text(encoding="utf-8") == performance_page(results, "scaling.png")
+    assert page.read_text(encoding="utf-8") == performance_page(results, "scaling.png", "learning.png")
 
 
 def test_network_is_reproducible():

@@ -36,8 +36,8 @@ product as three bfloat16 ones, and could go below this floor; each machine's ce
 """
 
 
-def performance_page(results: dict[str, dict[str, Any]], plot: str) -> str:
-    """The page from result dictionaries by the names of their files; `plot` is the picture's name."""
+def performance_page(results: dict[str, dict[str, Any]], plot: str, curves: str) -> str:
+    """The page from result dictionaries by the names of their files, and the names of its pictures."""
     parts = [HEAD.format(files=", ".join(f"`{name}`" for name in results))]
     for name, result in results.items():
         parts.append(_section(name, result))
@@ -46,7 +46,19 @@ def performance_page(results: dict[str, dict[str, Any]], plot: str) -> str:
             "## Scaling\n\nTime and peak memory per atom; bands are quartiles.\n\n"
             f"![Time and memory per atom against the number of atoms]({plot})\n"
         )
+    learned = learning(results.values())
+    if learned is not None:
+        parts.append(
+            "## Learning\n\nThe embedded ethanol trained twice from the same weights on the same batches: by "
+            "the fast path, and by the\nliteral equations with automatic differentiation and torch's Adam. "
+            f"{words.curves(learned).capitalize()}.\n\n![Validation errors over epochs]({curves})\n"
+        )
     return "\n".join(parts)
+
+
+def learning(results: Iterable[dict[str, Any]]) -> dict[str, Any] | None:
+    """The first result that compares trainings."""
+    return next((r for r in results if r.get("curves")), None)
 
 
 def _section(name: str, result: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Time and memory per atom against the number of atoms, as a picture."""
+"""Pictures: time and memory per atom against the number of atoms, and validation errors while learning."""
 
 from __future__ import annotations
 
@@ -21,18 +21,11 @@ STYLES = {
 
 def scaling_plot(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]) -> Path:
     """Draw the scaling points of result files, a colour for each machine; returns the path."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    target = require_writable(Path(path))
-    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
+    target = _picture(path)
     results = [r for r in results if r["scaling"]]
     if not results:
         raise GeomAttError("There is nothing to draw: no scaling was measured. Add it: --suite scaling")
-    figure = Figure(figsize=(9.6, 4.2), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2)
+    figure, left, right = _two_panels()
     for result, colour in zip(results, COLOURS, strict=False):
         for kind in STYLES:
             points = [p for p in result["scaling"] if p["path"] == kind]
@@ -40,11 +33,56 @@ def scaling_plot(results: Sequence[dict[str, Any]], path: str | os.PathLike[str]
             _memory(right, points, kind, colour)
     for axis, label in ((left, "time per atom (µs)"), (right, "peak memory per atom (KiB)")):
         axis.set(xscale="log", yscale="log", xlabel="atoms", ylabel=label)
+    left.legend(handles=_handles(results), frameon=False, fontsize=8.5)
+    figure.suptitle("Energy and forces of random matter, float32", fontsize=10, color="#555555")
+    return _save(figure, target)
+
+
+def curves_plot(result: dict[str, Any], path: str | os.PathLike[str]) -> Path:
+    """Draw the validation errors of a result file's trainings over each other; returns the path."""
+    target = _picture(path)
+    if not result.get("curves"):
+        raise GeomAttError("There is nothing to draw: no training was compared. Add it: --suite curves")
+    figure, left, right = _two_panels()
+    # The literal one below, broad and pale, so that both show where they agree.
+    looks = {
+        "literal": {"color": "#e3b4a0", "linewidth": 5.0},
+        "geomatt": {"color": COLOURS[0], "linewidth": 1.2},
+    }
+    for axis, kind, per in ((left, "energy", ""), (right, "forces", "/Å")):
+        for curve in sorted(result["curves"], key=lambda c: c["name"] != "literal"):
+            epochs = range(1, len(curve[kind]) + 1)
+            axis.plot(epochs, curve[kind], label=curve["name"], **looks[curve["name"]])
+        unit = result["curves"][0]["unit"]
+        axis.set(yscale="log", xlabel="epoch", ylabel=f"validation MAE, {kind} ({unit}{per})")
+    left.legend(frameon=False, fontsize=8.5)
+    title = f"Ethanol, same seed and data, {result['machine']['hardware']}"
+    figure.suptitle(title, fontsize=10, color="#555555")
+    return _save(figure, target)
+
+
+def _picture(path: str | os.PathLike[str]) -> Path:
+    target = require_writable(Path(path))
+    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
+    return target
+
+
+def _two_panels() -> tuple[Any, Any, Any]:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 4.2), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots(1, 2)
+    for axis in axes:
         axis.grid(color="#e6e6e6", linewidth=0.6)
         axis.set_axisbelow(True)
         axis.spines[["top", "right"]].set_visible(False)
-    left.legend(handles=_handles(results), frameon=False, fontsize=8.5)
-    figure.suptitle("Energy and forces of random matter, float32", fontsize=10, color="#555555")
+    return figure, *axes
+
+
+def _save(figure: Any, target: Path) -> Path:
     with atomic_output(target) as temporary:
         figure.savefig(temporary, format=target.suffix[1:].lower())
     return target

@@ -92,6 +92,16 @@ class ScalingPoint:
     floor_times: float  # measured over floor
 
 
+@dataclass(frozen=True)
+class Curve:
+    """Validation errors after every epoch of a training."""
+
+    name: str
+    unit: str
+    energy: tuple[float, ...]  # mean absolute errors, in the unit
+    forces: tuple[float, ...]  # and in the unit per Å
+
+
 @dataclass
 class Bench:
     """All measurements of a run. Filled as it goes, so that an interrupted run keeps what it has."""
@@ -102,6 +112,8 @@ class Bench:
     rows: list[Row] = field(default_factory=list)
     exactness: list[Exactness] = field(default_factory=list)
     scaling: list[ScalingPoint] = field(default_factory=list)
+    curves: list[Curve] = field(default_factory=list)
+    curve_check: Check | None = None
     notes: list[str] = field(default_factory=list)
     complete: bool = False
     date: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
@@ -116,10 +128,10 @@ class Bench:
             "settings": self.settings,
             "ceilings": None if self.ceilings is None else asdict(self.ceilings),
             "rows": [_row(row) for row in self.rows],
-            "exactness": [
-                asdict(e) | {"checks": [asdict(c) | {"met": c.met} for c in e.checks]} for e in self.exactness
-            ],
+            "exactness": [asdict(e) | {"checks": [_check(c) for c in e.checks]} for e in self.exactness],
             "scaling": [asdict(point) for point in self.scaling],
+            "curves": [asdict(curve) for curve in self.curves],
+            "curve_check": None if self.curve_check is None else _check(self.curve_check),
             "notes": self.notes,
         }
 
@@ -184,8 +196,12 @@ def _row(row: Row) -> dict[str, Any]:
         "ours": timing(row.ours),
         "baseline": timing(row.baseline),
         "ratio": asdict(row.ratio),
-        "checks": [asdict(c) | {"met": c.met} for c in row.checks],
+        "checks": [_check(c) for c in row.checks],
     }
+
+
+def _check(check: Check) -> dict[str, Any]:
+    return asdict(check) | {"met": check.met}
 
 
 def _memory() -> float | None:

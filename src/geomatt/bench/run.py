@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
+from geomatt.bench.curves import curves_suite
 from geomatt.bench.exactness import matter_exactness, molecule_exactness
 from geomatt.bench.floor import measure_ceilings
 from geomatt.bench.inference import infer_suite
@@ -24,10 +25,13 @@ SUITES: dict[str, tuple[Part, ...]] = {
     "infer": (infer_suite,),
     "members": (members_suite,),
     "scaling": (scaling_suite, matter_exactness),
+    "curves": (curves_suite,),
 }
+# What is measured unless asked otherwise: the literal equations need minutes to learn anything.
+USUAL = tuple(name for name in SUITES if name != "curves")
 
 
-def run_bench(settings: Settings, suites: Sequence[str] = tuple(SUITES), *, stage: Stage = silent) -> Bench:
+def run_bench(settings: Settings, suites: Sequence[str] = USUAL, *, stage: Stage = silent) -> Bench:
     """Measure. Interrupted, it returns what it has; `Bench.complete` tells."""
     unknown = [name for name in suites if name not in SUITES]
     if unknown or not suites:

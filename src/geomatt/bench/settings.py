@@ -38,6 +38,8 @@ class Settings:
     compared_sizes: tuple[int, int] = (500, 5000)  # time per atom of the second over the first
     exact_sizes: tuple[int, int] = (100, 200)  # held against the literal equations, and against all pairs
     scaling_rounds: int = 3
+    curve_epochs: int = 50
+    curve_frames: tuple[int, int] = (800, 200)  # to train on, to validate on
     seed: int = 0
     peers: tuple[str, ...] = ("schnet", "mace")
 
@@ -49,7 +51,8 @@ class Settings:
                 device, True, layers=2, features=16, overlap_features=16, frames=20, rounds=3, peer_steps=1,
                 literal_rounds=2, single_points=2, md_steps=2, molecules=(9, 5), folds=2, member_rounds=2,
                 sparse_sizes=(20, 60), dense_sizes=(20,), compared_sizes=(20, 60),
-                exact_sizes=(20, 30), scaling_rounds=2, peers=("schnet",),
+                exact_sizes=(20, 30), scaling_rounds=2, curve_epochs=2, curve_frames=(20, 10),
+                peers=("schnet",),
             )  # fmt: skip
         if device.startswith("cuda"):
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.

@@ -63,7 +63,18 @@ def ceilings(result: dict[str, Any]) -> str:
 def targets(result: dict[str, Any]) -> str:
     """How many targets are met."""
     checks = [check for part in ("rows", "exactness") for entry in result[part] for check in entry["checks"]]
+    checks += [result["curve_check"]] if result.get("curve_check") else []
     return f"{sum(check['met'] for check in checks)} of {len(checks)} met"
+
+
+def curves(result: dict[str, Any]) -> str:
+    """The last validation errors of two trainings, and how they compare."""
+    said = [
+        f"{c['name']} {c['energy'][-1]:.3g} {c['unit']} and {c['forces'][-1]:.3g} {c['unit']}/Å"
+        for c in result["curves"]
+    ]
+    verdict = f"; {check(result['curve_check'])}" if result["curve_check"] else ""
+    return f"validation errors after {len(result['curves'][0]['forces'])} epochs: {', '.join(said)}{verdict}"
 
 
 def machine(result: dict[str, Any]) -> str:

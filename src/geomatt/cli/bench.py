@@ -25,13 +25,16 @@ def bench(
     device: Annotated[str, typer.Option("--device", help="Where to measure: cpu or cuda.")] = "cpu",
     suite: Annotated[
         str,
-        typer.Option("--suite", help="What to measure, separated by commas: train, infer, members, scaling."),
+        typer.Option(
+            "--suite", help="What to measure, separated by commas: train, infer, members, scaling, curves."
+        ),
     ] = "train,infer,members,scaling",
     json_file: Annotated[
         Path | None, typer.Option("--json", help="File for all numbers, raw timings included.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option("--plot", help="Picture of time and memory per atom (png, pdf or svg).")
+        Path | None,
+        typer.Option("--plot", help="Picture of the scaling (png, pdf, svg); of curves, NAME-curves."),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Only try that everything runs: a small network, no targets.")
@@ -42,7 +45,7 @@ def bench(
     Peers come from pip install 'geomatt\[bench]'. Ctrl-C keeps what was measured so far.
     """
     from geomatt.bench import Settings, run_bench
-    from geomatt.bench.plot import scaling_plot
+    from geomatt.bench.plot import curves_plot, scaling_plot
     from geomatt.data.files import require_writable
 
     for path in (json_file, plot):
@@ -55,7 +58,10 @@ def bench(
     _show(result)
     if plot is not None and result.scaling:
         scaling_plot([result.to_dict()], plot)
-    for kind, path in (("numbers", json_file), ("picture", plot)):
+    curves = None if plot is None else plot.with_stem(f"{plot.stem}-curves")
+    if curves is not None and result.curves:
+        curves_plot(result.to_dict(), curves)
+    for kind, path in (("numbers", json_file), ("picture", plot), ("picture", curves)):
         if path is not None and path.exists():
             output.print(f"{kind}: {path}", highlight=False, soft_wrap=True)
     if not result.complete:
@@ -80,6 +86,8 @@ def _show(result: Bench) -> None:
         output.print(_exactness(found["exactness"]))
     if found["scaling"]:
         output.print(_scaling(found["scaling"]))
+    if found["curves"]:
+        output.print(words.curves(found), highlight=False, soft_wrap=True)
     if not found["settings"]["quick"]:
         output.print(f"targets   {words.targets(found)}", highlight=False)
     for note in found["notes"]:
