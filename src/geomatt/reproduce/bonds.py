@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +85,8 @@ class Bonds(Experiment):
 
         def compute() -> dict[str, Any]:
             model = load_file(path).to(settings.device)
+            # Nobody asks for energies: that a transferred model's have no zero need not be said.
+            model.normalisation = replace(model.normalisation, composition={})
             with progress(f"attention of {_key(*names)}", len(frames)) as advance:
                 return score(model, dataset, frames, advance)
 
@@ -199,7 +202,7 @@ def _quick_model(frames: Dataset, settings: Settings, progress: Progress) -> Pot
 def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> ResultTable:
     rows = [[label, *(_cell(_row(item, label), key) for item in items.values())] for label in _labels(items)]
     controls = [
-        [label, *(_cell(item["controls"][label], key) for item in items.values())]
+        [label.removeprefix("covalent "), *(_cell(item["controls"][label], key) for item in items.values())]
         for label in ("1 / distance", "covalent radii / distance")
     ]
     counts = "; ".join(f"{n}: {i['bonds']} bonds in {i['pairs']} pairs" for n, i in items.items())
@@ -210,7 +213,8 @@ def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> R
         ["attention", *items],
         rows + controls,
         f"Mean over {frames} frames, ± standard deviation where it is 0.01 or more. {counts}. The last two "
-        "rows are controls: the first knows what α^(2) knows, the second knows the elements too.",
+        "rows are controls: the first knows what α^(2) knows, the second, of covalent radii, knows the "
+        "elements too.",
         strong=frozenset({len(rows), len(rows) + 1}),
     )
 

@@ -6,7 +6,10 @@ import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from rich import box
 from rich.table import Table
+
+MANY = 7  # more columns than this and a terminal has no room for lines between them, nor for spreads
 
 
 @dataclass(frozen=True)
@@ -23,12 +26,22 @@ class ResultTable:
 
     def rich(self) -> Table:
         """For the terminal."""
-        table = Table(title=self.title, title_justify="left", caption=self.note or None)
-        table.caption_justify = "left"
+        many = len(self.columns) > MANY
+        table = Table(
+            title=self.title,
+            title_justify="left",
+            caption=self.note or None,
+            caption_justify="left",
+            box=box.SIMPLE_HEAD if many else box.HEAVY_HEAD,
+            padding=(0, 0, 0, 1) if many else (0, 1),
+        )
         for i, column in enumerate(self.columns):
-            table.add_column(column, justify="left" if i < self.labels else "right", no_wrap=i == 0)
+            table.add_column(
+                column, justify="left" if i < self.labels else "right", no_wrap=i == 0, overflow="fold"
+            )
         for i, row in enumerate(self.rows):
-            table.add_row(*row, style="bold" if i in self.strong else None)
+            cells = [cell.split(" ± ")[0] for cell in row] if many else row
+            table.add_row(*cells, style="bold" if i in self.strong else None)
         return table
 
     def markdown(self) -> str:
