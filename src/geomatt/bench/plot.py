@@ -55,6 +55,8 @@ def curves_plot(result: dict[str, Any], path: str | os.PathLike[str]) -> Path:
             axis.plot(epochs, curve[kind], label=curve["name"], **looks[curve["name"]])
         unit = result["curves"][0]["unit"]
         axis.set(yscale="log", xlabel="epoch", ylabel=f"validation MAE, {kind} ({unit}{per})")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter("{x:g}")
     left.legend(frameon=False, fontsize=8.5)
     title = f"Ethanol, same seed and data, {result['machine']['hardware']}"
     figure.suptitle(title, fontsize=10, color="#555555")

@@ -90,7 +90,7 @@ def evaluate(
 
     Frames the model was trained or validated on are left out and counted.
 
-    Without --json and --plot the files go beside the model.
+    Without --json and --plot the files go beside the model, or here for one that ships with geomatt.
     """
     from geomatt.cli.train_display import announce
     from geomatt.cli.use_tables import error_tables

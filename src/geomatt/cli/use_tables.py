@@ -24,6 +24,7 @@ CONFIG_NAMES = {
     "spacing": "grid spacing (Å)",
     "bias": "bias in overlaps",
 }
+LONG = 100  # characters of a value, such as the frames of a split, that nobody would read here
 
 
 def info_table(potential: Potential, path: str) -> Table:
@@ -127,7 +128,7 @@ def _flat(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def _words(value: Any) -> str:
-    """A value for a table; long lists by their length."""
+    """A value for a table; long lists by their length, long texts by their beginning."""
     if isinstance(value, list | tuple):
         return ", ".join(map(str, value)) if len(value) <= 8 else f"{len(value)} entries"
     if isinstance(value, dict):
@@ -136,7 +137,8 @@ def _words(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.8g}"
-    return "–" if value is None else str(value)
+    text = "–" if value is None else str(value)
+    return text if len(text) <= LONG else f"{text[: LONG // 4]}… (the rest: --json)"
 
 
 def _number(value: float | None) -> str:
