@@ -81,6 +81,60 @@ def test_caching(monkeypatch):
     assert len(calls) == 4
 
 
+def test_every_change_is_noticed(monkeypatch):
+    network = small_network(orders=(2, 3), bias=False)
+    atoms = water()
+    atoms.cell = [8, 8, 8]
+    atoms.calc = GeomAttCalculator(Potential(network, Normalisation()), dtype="float64")
+    calls = count_calls(atoms.calc, monkeypatch)
+
+    def counted() -> int:
+        for _ in range(2):  # asked twice, computed once
+            forces = atoms.get_forces()
+            fresh = atoms.copy()
+            fresh.calc = GeomAttCalculator(Potential(network, Normalisation()), dtype="float64")
+            np.testing.assert_allclose(forces, fresh.get_forces(), atol=1e-14)
+        return len(calls)
+
+    assert counted() == 1
+    atoms.positions[1] += 1e-3  # in place
+    assert counted() == 2
+    atoms.positions[1] += 1e-17  # within the tolerance
+    assert counted() == 2
+    atoms.pbc = [True, True, False]
+    assert counted() == 3
+    atoms.cell[0, 0] = 7.5
+    assert counted() == 4
+    atoms.pbc = True
+    assert counted() == 5
+    atoms.cell[2, 2] = 7.5
+    assert counted() == 6
+    atoms.pbc = False
+    assert counted() == 7
+    atoms.numbers[:] = [1, 8, 1]
+    assert counted() == 8
+    atoms.set_momenta(np.ones((3, 3)))
+    atoms.info["name"] = "water"
+    assert counted() == 8
+    atoms.extend(ase.Atoms("H", [[0, 0, 3.0]]))
+    assert counted() == 9
+
+
+def test_calculate_called_directly_keeps_its_atoms():
+    first, second = water(), water()
+    second.positions[0] += 0.1
+    calculator = GeomAttCalculator(make())
+    calculator.calculate(first)
+    energy = calculator.results["energy"]
+    calculator.calculate(second)
+    assert calculator.results["energy"] != energy
+    np.testing.assert_array_equal(calculator.get_atoms().positions, second.positions)
+    second.positions[0] += 1.0  # the calculator has a copy
+    assert calculator.check_state(second) == ["positions"]
+    first.calc = calculator
+    assert first.get_potential_energy() == energy
+
+
 def test_results_are_not_shared():
     atoms = water()
     atoms.calc = GeomAttCalculator(make())
