@@ -78,7 +78,7 @@ def test_precision_can_be_chosen(tmp_path):
 
 def test_header_says_everything(tmp_path):
     save(make(), tmp_path / "m.safetensors")
-    header, _ = files.read_contents(tmp_path / "m.safetensors")
+    header, _ = files.read_contents((tmp_path / "m.safetensors").read_bytes(), tmp_path / "m.safetensors")
     assert header["format"] == 1
     assert header["version"] == geomatt.__version__
     assert header["units"] == {"energy": "eV", "length": "Ang"}

@@ -44,14 +44,18 @@ def save(potential: Potential, path: str | os.PathLike[str]) -> Path:
     if not isinstance(potential, Potential):
         raise GeomAttError("Only a single potential is one file: save each member of a committee by itself.")
     target = Path(path)
-    tensors = {name: value.detach().cpu().clone() for name, value in potential.network.state_dict().items()}
-    header = json.dumps(describe(potential), default=_plain)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise write_error(target, error) from error
-    atomic_write(target, save_tensors(tensors, {HEADER_KEY: header}))
+    atomic_write(target, to_bytes(potential))
     return target
+
+
+def to_bytes(potential: Potential) -> bytes:
+    """A potential as the content of a model file."""
+    tensors = {name: value.detach().cpu().clone() for name, value in potential.network.state_dict().items()}
+    return save_tensors(tensors, {HEADER_KEY: json.dumps(describe(potential), default=_plain)})
 
 
 def load(
@@ -67,6 +71,11 @@ def load(
     target = Path(path)
     if target.is_dir():
         return _load_directory(target, device, dtype)
+    if target.suffix == ".pt2":
+        raise GeomAttError(
+            f"{target} is compiled for one molecule: give it to GeomAttCalculator, for energies and forces. "
+            "For anything else give the model it was made from."
+        )
     if not target.exists():
         target = find_shipped(target.as_posix()) or target
     return load_file(target, device, dtype)
@@ -76,7 +85,14 @@ def load_file(
     path: Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
 ) -> Potential:
     """A potential from one model file."""
-    header, tensors = read_contents(path)
+    return load_bytes(_read_bytes(path), path, device, dtype)
+
+
+def load_bytes(
+    content: bytes, path: Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
+) -> Potential:
+    """A potential from the content of a model file; errors speak of `path`."""
+    header, tensors = read_contents(content, path)
     try:
         config = ModelConfig(**header["config"])
         normalisation = Normalisation.from_dict(header["normalisation"])
@@ -94,9 +110,8 @@ def load_file(
     return Potential(network, normalisation, record).to(check_device(device), parse_dtype(dtype))
 
 
-def read_contents(path: Path) -> Contents:
+def read_contents(content: bytes, path: Path) -> Contents:
     """Header and tensors of a model file of any format up to ours, in our format."""
-    content = _read_bytes(path)
     header = _header(content, path)
     version = header.get("format")
     if not isinstance(version, int):
