@@ -47,19 +47,25 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead.")] = False,
 ) -> None:
     """Print what a model file says about itself: units, elements, data, training, versions."""
-    from geomatt.cli.use_tables import info_table
+    from geomatt.cli.use_tables import compiled_table, info_table
+    from geomatt.model.compiled import SUFFIX, read_description
     from geomatt.model.files import describe, load
     from geomatt.model.potential import Committee
 
-    loaded = load(model)
+    compiled = read_description(model) if model.suffix == SUFFIX else None
+    loaded = load(model) if compiled is None else compiled.potential
     members = loaded.members if isinstance(loaded, Committee) else [loaded]
     if as_json:
         described = [describe(member) for member in members]
+        if compiled is not None:
+            described[0]["compiled"] = compiled.to_dict()
         print(json.dumps(described if isinstance(loaded, Committee) else described[0], indent=2))
         return
     if isinstance(loaded, Committee):
         output.print(f"A committee of {len(members)} members. The first of them:")
     output.print(info_table(members[0], str(model)))
+    if compiled is not None:
+        output.print(compiled_table(compiled))
 
 
 def evaluate(
@@ -99,7 +105,7 @@ def evaluate(
     from geomatt.evaluation import parity_plot
 
     loaded = _load(model, device, dtype)
-    dataset = _read(data, energy_unit, length_unit, keys, force_unit)
+    dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
     folder = model if model.is_dir() else model.parent if model.is_file() else Path()  # a shipped model: here
     name = Path(data).stem
     json_path = require_writable(json_file or folder / f"evaluate_{name}.json")
@@ -147,7 +153,7 @@ def predict(
         raise GeomAttError(f"Cannot write {out}: the name must end in .extxyz or .xyz.")
     require_writable(out)
     loaded = _load(model, device, dtype)
-    dataset = _read(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress)
     write_predictions(dataset, predictions, out)
@@ -193,7 +199,7 @@ def attention(
         if path is not None:
             require_writable(path)
     loaded = _load(model, device, dtype)
-    dataset = _read(structure, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    dataset = read_data(structure, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
     if not -len(dataset) <= frame < len(dataset):
         raise GeomAttError(f"There is no structure {frame}: {structure} has {len(dataset)}, counted from 0.")
     chosen = dataset[frame]
@@ -248,7 +254,7 @@ def import_authors(
     if train_file is not None:
         if energy_mean is not None or energy_std is not None:
             raise GeomAttError("Give either --train-file or --energy-mean and --energy-std, not both.")
-        dataset = _read(train_file, energy_unit, length_unit, keys)
+        dataset = read_data(train_file, energy_unit, length_unit, keys)
         normalisation, record = _from_training_data(dataset)
         given = given or [str(z) for z in dataset.elements]
     else:
@@ -305,7 +311,7 @@ def _load(model: Path, device: str | None, dtype: str | None) -> Potential | Com
     return load(model, device or ("cuda" if torch.cuda.is_available() else "cpu"), dtype)
 
 
-def _read(
+def read_data(
     path: str,
     energy_unit: str | None,
     length_unit: str | None,

@@ -47,17 +47,22 @@ class Description:
     torch_version: str
     processor: dict[str, Any]
 
+    def to_dict(self) -> dict[str, Any]:
+        """What the code is for; the rest is the model's own description."""
+        return {"numbers": self.numbers.tolist(), "torch": self.torch_version, "processor": self.processor}
+
 
 class CompiledMolecule:
     """Energies and forces of one list of atoms by compiled code; answers batches as an `Evaluator` does."""
 
     def __init__(self, description: Description, path: Path) -> None:
         """Loads and runs the code in the file at `path`, and refuses it if its answers are wrong."""
-        self.potential, self.numbers, self.path = description.potential, description.numbers, path
+        self.potential, self.path = description.potential, path
+        self.numbers, self.positions = description.numbers, description.positions
         try:
             # Torch's own function for this also reads pickles that an archive may hold.
             self._code = torch._C._aoti.AOTIModelPackageLoader(os.fspath(path), "model", False, 1, -1)
-            self.deviation = self._deviation(description.positions)
+            self.deviation = self._deviation()
         except RuntimeError as error:
             raise GeomAttError(f"The code in {path} does not run here ({_first(error)}). {AGAIN}") from error
         if not self.deviation <= TOLERANCE:
@@ -96,13 +101,13 @@ class CompiledMolecule:
                 "-o OUT.pt2"
             )
 
-    def _deviation(self, positions: np.ndarray) -> float:
+    def _deviation(self) -> float:
         """The largest difference to the weights in float64, over the scale of forces and energies.
 
         At the geometry of the file, where forces may be small, and at two with displaced atoms.
         """
         exact = copy.deepcopy(self.potential).to(dtype=torch.float64)
-        rng = np.random.default_rng(0)
+        rng, positions = np.random.default_rng(0), self.positions
         tried = [positions, *(positions + 0.05 * rng.standard_normal(positions.shape) for _ in range(2))]
         centred = torch.from_numpy(np.stack([p - p.mean(0) for p in tried]))
         numbers = torch.from_numpy(self.numbers).expand(len(tried), -1)
