@@ -9,6 +9,7 @@ import pytest
 import torch
 from conftest import random_atoms, small_network
 
+from geomatt.model.grid import grid_pays
 from geomatt.training.loss import Loss
 from geomatt.training.step import Stepper, Targets
 
@@ -52,6 +53,27 @@ def test_gradient_is_that_of_automatic_differentiation(orders, bias):
         autograd_loss(network, targets, member, loss).backward()
         expected = torch.cat([p.grad.flatten() for p in network.parameters()])
         assert (gradient[member] - expected).abs().max() < 1e-10 * expected.abs().max()
+
+
+@pytest.mark.parametrize("orders", [(2,), (3,), (5,), (2, 3, 4)])
+@pytest.mark.parametrize("gamma", [20.0, 8.0])
+def test_float32_interpolates_its_overlaps_without_losing_digits(orders, gamma):
+    """Enough pairs for the grid, some of them padding, some so far apart that the grid ends before them."""
+    network, index = small_network(3, orders=orders, gamma=gamma), torch.arange(6)[None]
+    double = random_targets(1, 6, atoms=12)
+    double = Targets(double.numbers, 1.5 * double.positions, double.energy, double.forces)
+    single = Targets(double.numbers, *(t.float() for t in (double.positions, double.energy, double.forces)))
+    exact = Stepper([copy.deepcopy(network)], double, Loss())
+    quick = Stepper([network.float()], single, Loss())
+    distance = torch.cdist(single.positions[0], single.positions[0])
+    assert grid_pays(network.config, network.mu[None], distance)
+    assert distance.max() > 8.0
+    gradient = quick._gradient(index)
+    assert torch.equal(gradient, quick._gradient(index))
+    for got, wanted in zip(
+        (gradient, *quick._predict(single)), (exact._gradient(index), *exact._predict(double)), strict=True
+    ):
+        assert (got - wanted).abs().max() < 1e-5 * wanted.abs().max()
 
 
 @pytest.mark.parametrize("weighting", ["paper", "authors"])

@@ -32,7 +32,8 @@ from torch.nn import functional
 
 from geomatt.model import chain, streams
 from geomatt.model.config import ModelConfig
-from geomatt.model.pair_functions import AllPairs, Channels, SortedPairs
+from geomatt.model.grid import GridPairs, grid_pays
+from geomatt.model.pair_functions import AllPairs, Channels, Streams
 from geomatt.model.table import Table, TabulatedPairs
 
 Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
@@ -55,7 +56,7 @@ class Forward:
     parameters: Parameters
     numbers: Tensor  # (M, B, N)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
-    pairs: AllPairs | SortedPairs | TabulatedPairs
+    pairs: AllPairs | GridPairs | TabulatedPairs
     slope: Any  # derivatives of the overlaps by the distance, as `pairs` keeps them
     chains: list[chain.Chain]  # [stream]
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
@@ -73,7 +74,7 @@ class Adjoints:
     moved: list[list[Tensor]]  # by α c, for each segment of layers
     g: list[Tensor]  # by the features at the end of each segment
     alpha: list[Tensor]  # [stream] (R, N, N)
-    overlap: Any  # as `pairs` collects them
+    overlap: Streams
     suffix: list[list[Tensor]]
 
 
@@ -99,10 +100,10 @@ class DenseProgram:
 
     def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor, slopes: bool = True) -> Forward:
         """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted."""
-        p, a = prepared.parameters, prepared.folded
+        p = prepared.parameters
         direction, pairs = self._pairs(prepared, numbers, positions)
-        slope = pairs.slopes(a) if slopes else None
-        chains = [chain.attention(x) for x in pairs.overlaps(a)]
+        slope = pairs.slopes() if slopes else None
+        chains = [chain.attention(x) for x in pairs.overlaps()]
         alpha = self._by_layer([a for a, _ in chains])
 
         one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype)
@@ -119,7 +120,7 @@ class DenseProgram:
 
     def _pairs(
         self, prepared: Prepared, numbers: Tensor, positions: Tensor
-    ) -> tuple[Tensor, AllPairs | SortedPairs | TabulatedPairs]:
+    ) -> tuple[Tensor, AllPairs | GridPairs | TabulatedPairs]:
         """Directions between atoms, and the functions of their distances."""
         atoms = numbers.shape[2]
         r = positions.reshape(-1, atoms, 3)
@@ -132,9 +133,9 @@ class DenseProgram:
         unit = difference * inverse[..., None]
         if prepared.table is not None:
             return unit, prepared.table.pairs(squared * inverse, real)
-        alone_on_cpu = len(numbers) == 1 and positions.device.type == "cpu"
-        kind = SortedPairs if alone_on_cpu else AllPairs
-        return unit, kind(self.config, self.channels, prepared.parameters["mu"], squared * inverse, real)
+        distance, mu = squared * inverse, prepared.parameters["mu"]
+        kind = GridPairs if grid_pays(self.config, mu, distance) else AllPairs
+        return unit, kind(self.config, self.channels, mu, prepared.folded, distance, real)
 
     def _constant(self, p: Parameters, s: int) -> Tensor:
         """Q Φ̂(0) + q, (M, layers, k − 1, F)."""
@@ -176,8 +177,9 @@ class DenseProgram:
         alphas, moved, ends = streams.adjoints(f.segments, g)
         alpha = self._stream_first(alphas)
         pairs = [chain.adjoints(c, a) for c, a in zip(f.chains, alpha, strict=True)]
-        overlap = f.pairs.collect([bars for bars, _ in pairs])
-        return Adjoints(hidden, moved, ends, alpha, overlap, [suffix for _, suffix in pairs])
+        return Adjoints(
+            hidden, moved, ends, alpha, [bars for bars, _ in pairs], [suffix for _, suffix in pairs]
+        )
 
     def forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""

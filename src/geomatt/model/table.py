@@ -73,8 +73,7 @@ class TabulatedPairs:
         result = []
         for start, modules, width in self.table.channels.streams:
             part = full[:, start : start + modules * layers * width].unflatten(1, (modules, layers, width))
-            part = part.permute(1, 2, 0, 3).contiguous()
-            result.append([module.view(-1, atoms, atoms, width) for module in part])
+            result.append(part.permute(1, 2, 0, 3).contiguous().view(modules, -1, atoms, atoms, width))
         return result
 
     def slopes(self, a: object = None) -> Tensor:
@@ -82,15 +81,11 @@ class TabulatedPairs:
         counting = torch.arange(1.0, 6.0, dtype=self.powers.dtype)
         return self._interpolate((counting * self.powers[:, :5]) @ (self.table.quintic[1:] / self.table.step))
 
-    def collect(self, bars: Streams) -> Tensor:
-        """Adjoints of the overlaps, (P, C)."""
-        layers, pairs = self.table.channels.layers, len(self.index)
-        rows = [b.view(layers, pairs, -1).transpose(0, 1).flatten(1) for stream in bars for b in stream]
-        return torch.cat(rows, 1)
-
-    def by_distance(self, bars: Tensor, slopes: Tensor) -> Tensor:
+    def by_distance(self, bars: Streams, slopes: Tensor) -> Tensor:
         """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (B, N, N)."""
-        one_way = torch.linalg.vecdot(bars, slopes).view(self.shape)
+        layers, pairs = self.table.channels.layers, len(self.index)
+        rows = [m.view(layers, pairs, -1).transpose(0, 1).flatten(1) for bar in bars for m in bar]
+        one_way = torch.linalg.vecdot(torch.cat(rows, 1), slopes).view(self.shape)
         return one_way + one_way.mT
 
     def _interpolate(self, weights: Tensor) -> Tensor:

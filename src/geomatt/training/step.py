@@ -1,8 +1,9 @@
 """Optimisation steps for M independent networks at once; M = 1 is the ordinary case.
 
-All weights live in one matrix θ (M, n): a step gathers its structures, sweeps once through `DenseProgram`
-and updates θ with Adam. Adam works element by element, so members never see each other. On a GPU the sweep
-is `FusedProgram`'s where it can be, and the whole step is captured as a CUDA graph and replayed.
+All weights live in one matrix θ (M, n): a step gathers its structures, sweeps through `DenseProgram` (member
+by member on a CPU) and updates θ with Adam. Adam works element by element, so members never see each other.
+On a GPU the sweep is `FusedProgram`'s where it can be, and the whole step is captured as a CUDA graph and
+replayed.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from geomatt.data.batch import Batch
-from geomatt.model.dense import DenseProgram
+from geomatt.model.dense import DenseProgram, Parameters
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.training.loss import Loss, loss_slopes
+from geomatt.training.memory import keep_pages
 
 if TYPE_CHECKING:
     from geomatt.model.fused import FusedProgram
@@ -48,12 +50,11 @@ class Targets:
     @classmethod
     def stack(cls, members: Sequence[Targets]) -> Targets:
         """Targets of several members, which must agree in n and N."""
-        forces = [m.forces for m in members if m.forces is not None]
         return cls(
             torch.cat([m.numbers for m in members]),
             torch.cat([m.positions for m in members]),
             torch.cat([m.energy for m in members]),
-            torch.cat(forces) if forces else None,
+            _cat([m.forces for m in members]),
         )
 
     def rows(self, index: Tensor) -> Targets:
@@ -64,6 +65,13 @@ class Targets:
             self.positions[member, index],
             self.energy[member, index],
             None if self.forces is None else self.forces[member, index],
+        )
+
+    def member(self, m: int) -> Targets:
+        """Those of one member."""
+        one, forces = slice(m, m + 1), self.forces
+        return Targets(
+            self.numbers[one], self.positions[one], self.energy[one], None if forces is None else forces[one]
         )
 
     @property
@@ -133,6 +141,8 @@ class Stepper:
             from geomatt.model.fused_update import FusedAdam
 
             self._fused, self._fused_adam = {}, FusedAdam(betas, eps, ema_decay)
+        if device.type == "cpu":
+            keep_pages()
 
     def run_epoch(self, order: Tensor, batch_size: int, learning_rates: Iterable[float]) -> ErrorSums:
         """One pass over each member's targets in its order (M, n), a learning rate for each step."""
@@ -176,7 +186,17 @@ class Stepper:
     def _gradient(self, index: Tensor) -> Tensor:
         """Gradient of the loss on the structures `index` (M, B), as (M, n); adds to the error sums."""
         targets = self.targets.rows(index)
-        prepared = self.program.prepare(self.parameters)
+        gradients, energy_errors, force_errors = zip(
+            *(self._sweep(*share) for share in self._shares(self.parameters, targets)), strict=True
+        )
+        energy_error, force_error = torch.cat(energy_errors), _cat(force_errors)
+        loss = self.loss(energy_error, force_error, (targets.numbers > 0).sum(-1))
+        self._sums.add(loss, energy_error, force_error, targets.numbers)
+        return torch.cat(gradients)
+
+    def _sweep(self, parameters: Parameters, targets: Targets) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Gradient (M, n) and errors of energies (M, B) and, with labels for them, forces (M, B, N, 3)."""
+        prepared = self.program.prepare(parameters)
         forward = self.program.forward(prepared, targets.numbers, targets.positions)
         adjoints = self.program.adjoints(forward)
         energy_error = forward.atomic.sum(-1) - targets.energy
@@ -184,12 +204,19 @@ class Stepper:
         if targets.forces is not None:
             force_error = self.program.forces(forward, adjoints) - targets.forces
         atoms = (targets.numbers > 0).sum(-1)
-        self._sums.add(
-            self.loss(energy_error, force_error, atoms), energy_error, force_error, targets.numbers
-        )
         slopes = loss_slopes(self.loss, energy_error, force_error, atoms)
         gradient = self.program.gradient(forward, adjoints, *slopes)
-        return torch.cat([gradient[name].reshape(len(index), -1) for name in self.names], 1)
+        flat = torch.cat([gradient[name].reshape(len(energy_error), -1) for name in self.names], 1)
+        return flat, energy_error, force_error
+
+    def _shares(self, parameters: Parameters, targets: Targets) -> list[tuple[Parameters, Targets]]:
+        """What is swept at once: all members on a GPU, one after the other on a CPU with its small caches."""
+        if self.theta.is_cuda:
+            return [(parameters, targets)]
+        return [
+            ({name: value[m : m + 1] for name, value in parameters.items()}, targets.member(m))
+            for m in range(len(self.theta))
+        ]
 
     def _adam(self, gradient: Tensor) -> None:
         """One Adam update of θ, and of its moving average."""
@@ -284,13 +311,25 @@ class Stepper:
         if self._fused is not None:
             program = self._fused_program(part.numbers.shape[1], part)
             return program.energies_and_forces(self.judged(), part.numbers, part.positions)
+        energies, forces = zip(
+            *(self._infer(*share) for share in self._shares(self.judged(), part)), strict=True
+        )
+        return torch.cat(energies), _cat(forces)
+
+    def _infer(self, parameters: Parameters, part: Targets) -> tuple[Tensor, Tensor | None]:
         with_forces = part.forces is not None
-        prepared = self.program.prepare(self.judged())
+        prepared = self.program.prepare(parameters)
         forward = self.program.forward(prepared, part.numbers, part.positions, slopes=with_forces)
         energy = forward.atomic.sum(-1)
         if not with_forces:
             return energy, None
         return energy, self.program.forces(forward, self.program.adjoints(forward))
+
+
+def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
+    """The members' tensors as one, if there are any."""
+    found = [part for part in parts if part is not None]
+    return torch.cat(found) if found else None
 
 
 def _views(theta: Tensor, networks: Sequence[GeometricAttention]) -> dict[str, Tensor]:
