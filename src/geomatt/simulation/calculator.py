@@ -18,7 +18,7 @@ from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.compiled import SUFFIX, CompiledMolecule, load_compiled
 from geomatt.model.files import check_device, load
-from geomatt.model.inference import Evaluator
+from geomatt.model.inference import Evaluates, Evaluator
 from geomatt.model.potential import Committee, Potential
 from geomatt.model.precision import parse_dtype
 
@@ -73,7 +73,7 @@ class GeomAttCalculator(Calculator):
             compiled = os.fspath(model).endswith(SUFFIX)
             self.model = load_compiled(model) if compiled else load(model, device, dtype)
         self.members: list[Potential]
-        self._evaluators: Sequence[Evaluator | CompiledMolecule]
+        self._evaluators: Sequence[Evaluates]
         if isinstance(self.model, CompiledMolecule):
             self.members, self._evaluators = [self.model.potential], [self.model]
             _check_compiled(self.model, device, dtype)
