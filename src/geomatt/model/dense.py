@@ -2,7 +2,7 @@
 
 The numbers are those of `GeometricAttention`; the work is less, for these reasons:
 
-* Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`fold`).
+* Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`_fold`).
   `pair_functions` evaluates them.
 * For k = 2 the sum over f is taken before the product: one function of the distance per layer.
 * α never depends on v: all layers and streams of α come first, then the streams run side by side, on a
@@ -40,10 +40,19 @@ Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with 
 
 
 @dataclass
+class Factors:
+    """What the overlap functions of a stream are products of."""
+
+    constant: Tensor  # Q Φ̂(0) + q, (M, layers, k − 1, F)
+    weight: Tensor  # K with k as column L, (M, layers, k − 1, F, L')
+
+
+@dataclass
 class Prepared:
     """What the weights alone decide, of M networks."""
 
     parameters: Parameters
+    factors: list[Factors]  # [stream]
     folded: Tensor  # A (M, C, L'), all overlap functions
     plan: streams.Plan
     table: Table | None
@@ -54,6 +63,7 @@ class Forward:
     """Everything the force and gradient sweeps reuse. R = layers · M · B."""
 
     parameters: Parameters
+    factors: list[Factors]  # [stream]
     numbers: Tensor  # (M, B, N)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
     pairs: AllPairs | GridPairs | TabulatedPairs
@@ -91,12 +101,13 @@ class DenseProgram:
 
     def prepare(self, p: Parameters, table: bool = False) -> Prepared:
         """All that the weights alone decide; `table`: the overlap functions tabulated, for one network."""
-        folded = self.fold(p)
+        factors = self._factors(p)
+        folded = self._fold(factors)
         plan = streams.plan(
             p["embedding"].repeat(self.streams, 1, 1), self._per_layer(p["W"]), self._per_layer(p["b"])
         )
         made = Table(self.config, self.channels, p["mu"][0], folded[0]) if table else None
-        return Prepared(p, folded, plan, made)
+        return Prepared(p, factors, folded, plan, made)
 
     def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor, slopes: bool = True) -> Forward:
         """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted."""
@@ -114,7 +125,7 @@ class DenseProgram:
         energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
         atomic = energy.view(numbers.shape) * (numbers > 0)
         return Forward(
-            p, numbers, direction, pairs, slope,
+            p, prepared.factors, numbers, direction, pairs, slope,
             [c for _, c in chains], alpha, segments, x, hidden, atomic,
         )  # fmt: skip
 
@@ -137,28 +148,28 @@ class DenseProgram:
         kind = GridPairs if grid_pays(self.config, mu, distance) else AllPairs
         return unit, kind(self.config, self.channels, mu, prepared.folded, distance, real)
 
-    def _constant(self, p: Parameters, s: int) -> Tensor:
-        """Q Φ̂(0) + q, (M, layers, k − 1, F)."""
-        q = p[f"overlaps.{s}.Q"] @ self._at_zero(p)[:, None, None, :, None]
-        return q.squeeze(-1) + p[f"overlaps.{s}.q"] if self.config.bias else q.squeeze(-1)
-
     def _at_zero(self, p: Parameters) -> Tensor:
         """Φ̂(0), (M, L)."""
         exponent = self.config.gamma * p["mu"].square()
         return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
 
-    def _weight(self, p: Parameters, s: int) -> Tensor:
-        """K with k as column L, (M, layers, k − 1, F, L')."""
-        k, pad = p[f"overlaps.{s}.K"], self.channels.columns - self.config.basis_size
-        if self.config.bias:
-            k, pad = torch.cat([k, p[f"overlaps.{s}.k"][..., None]], -1), pad - 1
-        return functional.pad(k, (0, pad))
+    def _factors(self, p: Parameters) -> list[Factors]:
+        at_zero, pad, result = self._at_zero(p), self.channels.columns - self.config.basis_size, []
+        for s in range(self.streams):
+            q, k = p[f"overlaps.{s}.Q"], p[f"overlaps.{s}.K"]
+            constant = torch.bmm(q.flatten(1, 3), at_zero[..., None]).view(q.shape[:-1])
+            weight = functional.pad(k, (0, pad))
+            if self.config.bias:
+                constant += p[f"overlaps.{s}.q"]
+                weight[..., self.config.basis_size] = p[f"overlaps.{s}.k"]
+            result.append(Factors(constant, weight))
+        return result
 
-    def fold(self, p: Parameters) -> Tensor:
+    def _fold(self, factors: list[Factors]) -> Tensor:
         """The overlap functions of all streams as one matrix A with F²(d) = A Φ̂(d): (M, C, L')."""
         parts = []
-        for s, order in enumerate(self.config.orders):
-            a = self._constant(p, s)[..., None] * self._weight(p, s)
+        for order, f in zip(self.config.orders, factors, strict=True):
+            a = f.constant[..., None] * f.weight
             a = a.sum(3).transpose(1, 2) if order == 2 else a.transpose(1, 2)  # (M, k − 1, layers, ...)
             parts.append(a.reshape(len(a), -1, a.shape[-1]))
         return torch.cat(parts, 1)
@@ -207,9 +218,10 @@ class DenseProgram:
             chain.hats(c, dots[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]) for s, c in enumerate(f.chains)
         ]
         by_a = f.pairs.gradient(hats, a.overlap, d_dot)
+        at_zero = self._at_zero(f.parameters)
         for s, (start, modules, width) in enumerate(self.channels.streams):
             part = by_a[:, start : start + modules * self.layers * width]
-            self._unfold(f.parameters, s, part.unflatten(1, (modules, self.layers, width)), grads)
+            self._unfold(f.factors[s], at_zero, s, part.unflatten(1, (modules, self.layers, width)), grads)
         return grads
 
     def _stream_gradients(
@@ -239,14 +251,15 @@ class DenseProgram:
         grads["embedding"] = found.embedding.unflatten(0, (self.streams, -1)).sum(0)
         return self._stream_first(found.alpha_hat)
 
-    def _unfold(self, p: Parameters, s: int, by_folded: Tensor, grads: dict[str, Tensor]) -> None:
+    def _unfold(
+        self, factors: Factors, at_zero: Tensor, s: int, by_folded: Tensor, grads: dict[str, Tensor]
+    ) -> None:
         """From ∂loss/∂A (M, k − 1, layers, F, L') to Q, q, K and k; for k = 2 one A serves all f."""
-        by_a = by_folded.transpose(1, 2)  # (M, layers, k − 1, F, L')
-        constant, size = self._constant(p, s), self.config.basis_size
-        by_weight = constant[..., None] * by_a
-        by_constant = (by_a * self._weight(p, s)).sum(-1)
+        by_a, size = by_folded.transpose(1, 2), self.config.basis_size  # (M, layers, k − 1, F, L')
+        by_weight = factors.constant[..., None] * by_a
+        by_constant = (by_a * factors.weight).sum(-1)
         grads[f"overlaps.{s}.K"] = by_weight[..., :size]
-        grads[f"overlaps.{s}.Q"] = by_constant[..., None] * self._at_zero(p)[:, None, None, None]
+        grads[f"overlaps.{s}.Q"] = by_constant[..., None] * at_zero[:, None, None, None]
         if self.config.bias:
             grads[f"overlaps.{s}.k"] = by_weight[..., size]
             grads[f"overlaps.{s}.q"] = by_constant
