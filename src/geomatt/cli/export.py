@@ -35,8 +35,7 @@ def export(
 ) -> None:
     """Compile a model for one molecule: faster dynamics on a processor, with the same numbers.
 
-    GeomAttCalculator opens the result. It serves these atoms in this order alone, on processors like this
-    one, with this version of torch.
+    GeomAttCalculator opens the result: for these atoms in this order, such processors, this torch.
 
     Needs a C++ compiler. A .pt2 contains machine code: only open files you trust.
     """

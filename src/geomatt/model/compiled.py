@@ -34,6 +34,11 @@ SUFFIX = ".pt2"
 FORMAT = 1
 ABOUT, MODEL = "geomatt/molecule.json", "geomatt/model.safetensors"  # entries, below the archive's own folder
 TOLERANCE = 1e-4  # of the force scale: what compiled code may differ by
+# Beginnings of what Linux calls sets of instructions; its other flags are nothing to a compiler.
+INSTRUCTIONS = (
+    "avx", "sse", "ssse", "pni", "fma", "f16c", "bmi", "abm", "adx", "aes", "vaes", "sha", "gfni", "amx",
+    "movbe", "popcnt", "pclmul", "vpclmul", "asimd", "sve", "fp", "atomics", "bf16", "i8mm", "crc32",
+)  # fmt: skip
 AGAIN = "Make it again here with: geomatt export MODEL STRUCTURE -o OUT.pt2"
 
 
@@ -173,7 +178,7 @@ def processor() -> dict[str, Any]:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.lower().startswith(("flags", "features")):
-                flags = sorted(set(line.partition(":")[2].split()))
+                flags = sorted(f for f in set(line.partition(":")[2].split()) if f.startswith(INSTRUCTIONS))
                 break
     except OSError:  # not Linux
         flags = [platform.processor()]

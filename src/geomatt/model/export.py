@@ -45,6 +45,8 @@ def export_molecule(
     structure = as_structure(structure)
     target = require_writable(Path(path))
     _check(potential, structure, target)
+    for message in potential.doubts(structure):
+        warnings.warn(message, stacklevel=2)
     positions = torch.from_numpy(structure.positions - structure.positions.mean(0)).to(dtype=potential.dtype)
     potential = copy.deepcopy(potential).to("cpu")
     about = {
