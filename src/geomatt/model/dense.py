@@ -24,7 +24,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -33,7 +32,7 @@ from torch.nn import functional
 from geomatt.model import chain, streams
 from geomatt.model.config import ModelConfig
 from geomatt.model.grid import GridPairs, grid_pays
-from geomatt.model.pair_functions import AllPairs, Channels, Streams
+from geomatt.model.pair_functions import AllPairs, Channels, PairFunctions, Streams
 from geomatt.model.table import Table, TabulatedPairs
 
 Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
@@ -66,8 +65,7 @@ class Forward:
     factors: list[Factors]  # [stream]
     numbers: Tensor  # (M, B, N)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
-    pairs: AllPairs | GridPairs | TabulatedPairs
-    slope: Any  # derivatives of the overlaps by the distance, as `pairs` keeps them
+    pairs: PairFunctions | TabulatedPairs
     chains: list[chain.Chain]  # [stream]
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
     segments: list[streams.Segment]
@@ -109,11 +107,10 @@ class DenseProgram:
         made = Table(self.config, self.channels, p["mu"][0], folded[0]) if table else None
         return Prepared(p, factors, folded, plan, made)
 
-    def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor, slopes: bool = True) -> Forward:
-        """Atomic energies of atoms (M, B, N) at (M, B, N, 3); `slopes` if forces will be wanted."""
+    def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> Forward:
+        """Atomic energies of atoms (M, B, N) at (M, B, N, 3)."""
         p = prepared.parameters
         direction, pairs = self._pairs(prepared, numbers, positions)
-        slope = pairs.slopes() if slopes else None
         chains = [chain.attention(x) for x in pairs.overlaps()]
         alpha = self._by_layer([a for a, _ in chains])
 
@@ -125,13 +122,13 @@ class DenseProgram:
         energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
         atomic = energy.view(numbers.shape) * (numbers > 0)
         return Forward(
-            p, prepared.factors, numbers, direction, pairs, slope,
+            p, prepared.factors, numbers, direction, pairs,
             [c for _, c in chains], alpha, segments, x, hidden, atomic,
         )  # fmt: skip
 
     def _pairs(
         self, prepared: Prepared, numbers: Tensor, positions: Tensor
-    ) -> tuple[Tensor, AllPairs | GridPairs | TabulatedPairs]:
+    ) -> tuple[Tensor, PairFunctions | TabulatedPairs]:
         """Directions between atoms, and the functions of their distances."""
         atoms = numbers.shape[2]
         r = positions.reshape(-1, atoms, 3)
@@ -194,7 +191,7 @@ class DenseProgram:
 
     def forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""
-        both = f.pairs.by_distance(a.overlap, f.slope)  # (M·B, N, N)
+        both = f.pairs.by_distance(a.overlap)  # (M·B, N, N)
         return -(both[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
 
     # ---- gradient of a loss -------------------------------------------------------------------------
@@ -210,13 +207,13 @@ class DenseProgram:
         d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)
         if isinstance(f.pairs, TabulatedPairs):
             raise TypeError("a table has no gradients by the weights it was made from")
-        overlap_dot = f.pairs.tangents(f.slope, d_dot)
-        dots = [chain.attention_dot(c, x_dot) for c, x_dot in zip(f.chains, overlap_dot, strict=True)]
+        tangents = f.pairs.tangents(d_dot)
+        dots = [chain.attention_dot(c, x_dot) for c, x_dot in zip(f.chains, tangents, strict=True)]
         grads: dict[str, Tensor] = {}
         alpha_hat = self._stream_gradients(f, a, by_energy, self._by_layer([d for d, _ in dots]), grads)
-        hats = [
+        hats = (
             chain.hats(c, dots[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]) for s, c in enumerate(f.chains)
-        ]
+        )
         by_a = f.pairs.gradient(hats, a.overlap, d_dot)
         at_zero = self._at_zero(f.parameters)
         for s, (start, modules, width) in enumerate(self.channels.streams):

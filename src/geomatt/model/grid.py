@@ -14,6 +14,7 @@ groups g are the modules and layers of a stream, each with F channels.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 import torch
@@ -21,14 +22,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from geomatt.model.config import ModelConfig
-from geomatt.model.pair_functions import Channels, Streams, by_distance, tangents
+from geomatt.model.pair_functions import Channels, PairFunctions, Streams
 from geomatt.model.table import QUINTIC
 
 # h √γ: a Gaussian is off by 1e-7 of its height, which is float32's own resolution, its slope by 2e-6.
 STEP = 0.18
 
 
-class GridPairs:
+class GridPairs(PairFunctions):
     """As `AllPairs`, for one network in float32."""
 
     def __init__(
@@ -57,24 +58,13 @@ class GridPairs:
             part = a[0, start : start + groups * width].view(groups, width, -1)
             self.tables.append(torch.bmm(self.basis.expand(groups, -1, -1), part.mT).flatten(0, 1))
 
-    def overlaps(self) -> Streams:
-        """Values of the overlap functions."""
+    def overlaps(self) -> Iterator[Tensor]:
         return self._interpolate(self.value)
 
-    def slopes(self) -> Streams:
-        """Their derivatives by the distance."""
+    def derivatives(self) -> Iterator[Tensor]:
         return self._interpolate(self.slope)
 
-    def by_distance(self, bars: Streams, slopes: Streams) -> Tensor:
-        """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (B, N, N)."""
-        return by_distance(bars, slopes, self.shape)
-
-    def tangents(self, slopes: Streams, d_dot: Tensor) -> Streams:
-        """Derivatives of the overlaps along a change of the distances (B, N, N)."""
-        return tangents(slopes, d_dot)
-
-    def gradient(self, hats: Streams, bars: Streams, d_dot: Tensor) -> Tensor:
-        """Σ_pairs hat Φ̂ − bar dΦ̂/dt, the gradient by A, (1, C, L')."""
+    def gradient(self, hats: Iterable[Tensor], bars: Streams, d_dot: Tensor) -> Tensor:
         source, starts = self._by_cell()
         number = torch.arange(max(self.groups))[:, None]
         index = source % self.pairs + number * self.pairs  # (g, 6 · P)
@@ -96,17 +86,16 @@ class GridPairs:
             parts.append(torch.bmm(by_table.mT, self.basis.expand(groups, -1, -1)).flatten(0, 1))
         return torch.cat(parts)[None]
 
-    def _interpolate(self, weights: Tensor) -> Streams:
+    def _interpolate(self, weights: Tensor) -> Iterator[Tensor]:
         """Six rows of the tables for every pair, with the given weights (6, P)."""
         weights = weights.mT.expand(max(self.groups), -1, -1).contiguous()
-        atoms, result = self.shape[-1], []
+        atoms = self.shape[-1]
         for table, groups, (_, modules, width) in zip(
             self.tables, self.groups, self.channels.streams, strict=True
         ):
             index, own = self.index[:groups].flatten(0, 1), weights[:groups].flatten(0, 1)
             x = functional.embedding_bag(index, table, mode="sum", per_sample_weights=own)
-            result.append(x.view(modules, -1, atoms, atoms, width))
-        return result
+            yield x.view(modules, -1, atoms, atoms, width)
 
     def _by_cell(self) -> tuple[Tensor, Tensor]:
         """Places in an array (6, P), sorted by cell, weight and pair; where every cell and weight starts.

@@ -60,7 +60,7 @@ class Evaluator:
 
     def _dense(self, batch: Batch, forces: bool, attention: bool) -> Inferred:
         program = self.program
-        forward = program.forward(self._prepare(), batch.numbers[None], batch.positions[None], slopes=forces)
+        forward = program.forward(self._prepare(), batch.numbers[None], batch.positions[None])
         return Inferred(
             forward.atomic[0],
             program.forces(forward, program.adjoints(forward))[0] if forces else None,

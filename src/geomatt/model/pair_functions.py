@@ -12,6 +12,10 @@ Functions, slopes and adjoints are one tensor (J, R, N, N, F) per stream, J its 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -37,7 +41,44 @@ class Channels:
         self.count = start
 
 
-class AllPairs:
+class PairFunctions(ABC):
+    """The overlap functions of all pairs. Streams come one by one, to be used while they are in the cache."""
+
+    shape: torch.Size  # (M·B, N, N)
+
+    @abstractmethod
+    def overlaps(self) -> Iterator[Tensor]:
+        """Values of the overlap functions."""
+
+    @abstractmethod
+    def derivatives(self) -> Iterator[Tensor]:
+        """Their derivatives by the distance."""
+
+    @abstractmethod
+    def gradient(self, hats: Iterable[Tensor], bars: Streams, d_dot: Tensor) -> Tensor:
+        """Σ_pairs hat Φ̂ − bar dΦ̂/dt, the gradient by A, (M, C, L')."""
+
+    @cached_property
+    def slopes(self) -> Streams:
+        """All `derivatives`, kept for those who need them again."""
+        return list(self.derivatives())
+
+    def by_distance(self, bars: Streams) -> Tensor:
+        """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (M·B, N, N)."""
+        parts = [
+            torch.linalg.vecdot(b, s).view(-1, *self.shape) for b, s in zip(bars, self.slopes, strict=True)
+        ]
+        one_way = torch.cat(parts).sum(0)
+        return one_way + one_way.mT
+
+    def tangents(self, d_dot: Tensor) -> Iterator[Tensor]:
+        """Derivatives of the overlaps along a change of the distances (M·B, N, N)."""
+        for slope in self.slopes:
+            x = slope.view(-1, *self.shape, slope.shape[-1])
+            yield (d_dot[..., None] * x).view(slope.shape)
+
+
+class AllPairs(PairFunctions):
     """Φ̂ of every pair in one array."""
 
     def __init__(
@@ -55,24 +96,13 @@ class AllPairs:
         self.slope = (-2.0 * config.gamma) * offset * self.phi
         self.phi[..., size] = mask[..., 0].to(self.phi.dtype)
 
-    def overlaps(self) -> Streams:
-        """Values of the overlap functions."""
+    def overlaps(self) -> Iterator[Tensor]:
         return self._product(self.phi)
 
-    def slopes(self) -> Streams:
-        """Their derivatives by the distance."""
+    def derivatives(self) -> Iterator[Tensor]:
         return self._product(self.slope)
 
-    def by_distance(self, bars: Streams, slopes: Streams) -> Tensor:
-        """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (M·B, N, N)."""
-        return by_distance(bars, slopes, self.shape)
-
-    def tangents(self, slopes: Streams, d_dot: Tensor) -> Streams:
-        """Derivatives of the overlaps along a change of the distances (M·B, N, N)."""
-        return tangents(slopes, d_dot)
-
-    def gradient(self, hats: Streams, bars: Streams, d_dot: Tensor) -> Tensor:
-        """Σ_pairs hat Φ̂ − bar dΦ̂/dt, the gradient by A, (M, C, L')."""
+    def gradient(self, hats: Iterable[Tensor], bars: Streams, d_dot: Tensor) -> Tensor:
         phi_dot = d_dot.reshape(*self.phi.shape[:2], 1) * self.slope
         parts = []
         for hat, bar in zip(hats, bars, strict=True):
@@ -81,26 +111,12 @@ class AllPairs:
                 parts.append(torch.baddbmm(h.mT @ self.phi, b.mT, phi_dot, alpha=-1.0))
         return torch.cat(parts, 1)
 
-    def _product(self, phi: Tensor) -> Streams:
+    def _product(self, phi: Tensor) -> Iterator[Tensor]:
         a, layers, atoms = self.a, self.channels.layers, self.shape[-1]
-        result = []
         for start, modules, width in self.channels.streams:
             groups = a[:, start : start + modules * layers * width].unflatten(1, (modules * layers, width))
             if len(a) == 1:
                 x = torch.bmm(phi.expand(modules * layers, -1, -1), groups[0].mT)  # (groups, P, F)
             else:
                 x = torch.stack([torch.bmm(phi, g.mT).flatten(0, 1) for g in groups.unbind(1)])
-            result.append(x.view(modules, -1, atoms, atoms, width))
-        return result
-
-
-def by_distance(bars: Streams, slopes: Streams, shape: torch.Size) -> Tensor:
-    """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (M·B, N, N)."""
-    parts = [torch.linalg.vecdot(b, s).view(-1, *shape) for b, s in zip(bars, slopes, strict=True)]
-    one_way = torch.cat(parts).sum(0)
-    return one_way + one_way.mT
-
-
-def tangents(slopes: Streams, d_dot: Tensor) -> Streams:
-    """Derivatives of the overlaps along a change of the distances (M·B, N, N)."""
-    return [(x.view(-1, *d_dot.shape, x.shape[-1]) * d_dot[..., None]).view(x.shape) for x in slopes]
+            yield x.view(modules, -1, atoms, atoms, width)

@@ -60,13 +60,13 @@ class Table:
 
 
 class TabulatedPairs:
-    """As `AllPairs`, for one network and without gradients by its weights."""
+    """As `PairFunctions`, for one network and without gradients by its weights."""
 
     def __init__(self, table: Table, index: Tensor, t: Tensor, shape: torch.Size) -> None:
         self.table, self.index, self.shape = table, index, shape
         self.powers = torch.stack([torch.ones_like(t), t, t**2, t**3, t**4, t**5], 1)  # (P, 6)
 
-    def overlaps(self, a: object = None) -> Streams:
+    def overlaps(self) -> Streams:
         """Values of the overlap functions."""
         full = self._interpolate(self.powers @ self.table.quintic)
         layers, atoms = self.table.channels.layers, self.shape[-1]
@@ -76,16 +76,13 @@ class TabulatedPairs:
             result.append(part.permute(1, 2, 0, 3).contiguous().view(modules, -1, atoms, atoms, width))
         return result
 
-    def slopes(self, a: object = None) -> Tensor:
-        """Their derivatives by the distance, (P, C)."""
-        counting = torch.arange(1.0, 6.0, dtype=self.powers.dtype)
-        return self._interpolate((counting * self.powers[:, :5]) @ (self.table.quintic[1:] / self.table.step))
-
-    def by_distance(self, bars: Streams, slopes: Tensor) -> Tensor:
+    def by_distance(self, bars: Streams) -> Tensor:
         """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (B, N, N)."""
         layers, pairs = self.table.channels.layers, len(self.index)
         rows = [m.view(layers, pairs, -1).transpose(0, 1).flatten(1) for bar in bars for m in bar]
-        one_way = torch.linalg.vecdot(torch.cat(rows, 1), slopes).view(self.shape)
+        counting = torch.arange(1.0, 6.0, dtype=self.powers.dtype)
+        weights = (counting * self.powers[:, :5]) @ (self.table.quintic[1:] / self.table.step)
+        one_way = torch.linalg.vecdot(torch.cat(rows, 1), self._interpolate(weights)).view(self.shape)
         return one_way + one_way.mT
 
     def _interpolate(self, weights: Tensor) -> Tensor:

@@ -317,11 +317,10 @@ class Stepper:
         return torch.cat(energies), _cat(forces)
 
     def _infer(self, parameters: Parameters, part: Targets) -> tuple[Tensor, Tensor | None]:
-        with_forces = part.forces is not None
         prepared = self.program.prepare(parameters)
-        forward = self.program.forward(prepared, part.numbers, part.positions, slopes=with_forces)
+        forward = self.program.forward(prepared, part.numbers, part.positions)
         energy = forward.atomic.sum(-1)
-        if not with_forces:
+        if part.forces is None:
             return energy, None
         return energy, self.program.forces(forward, self.program.adjoints(forward))
 
