@@ -64,47 +64,48 @@ def export(
 
 
 def _times(compiled: CompiledMolecule) -> list[Timing]:
-    """Energy and forces by the model itself, then by the compiled code, in turns."""
+    """Energy and forces by the model itself, then by the compiled code, in turns; also on one thread."""
     import torch
 
     from geomatt.bench.timing import Contender, measure
     from geomatt.data.batch import Batch
-    from geomatt.model.inference import Evaluator
+    from geomatt.model.inference import Evaluates, Evaluator
 
-    potential, count = compiled.potential, 20
+    potential, count, threads = compiled.potential, 20, torch.get_num_threads()
     positions = torch.from_numpy(compiled.positions - compiled.positions.mean(0)).to(potential.dtype)
     batch = Batch(torch.from_numpy(compiled.numbers)[None], positions[None])
-    evaluator = Evaluator(potential.network)
 
-    def model() -> None:
-        for _ in range(count):
-            evaluator(batch, forces=True, attention=False)
+    def contender(name: str, evaluator: Evaluates, on: int) -> Contender:
+        def run() -> None:
+            torch.set_num_threads(on)
+            for _ in range(count):
+                evaluator(batch, forces=True, attention=False)
 
-    def code() -> None:
-        for _ in range(count):
-            compiled(batch)
+        return Contender(f"{name}, {on} thread{'s' if on > 1 else ''}", run, count)
 
-    contenders = [Contender("model", model, count), Contender("compiled", code, count)]
-    return measure(contenders, [15, 15], "cpu", lambda _: None)
+    contenders = [contender("model", Evaluator(potential.network), threads)]
+    contenders += [contender("compiled", compiled, on) for on in sorted({threads, 1}, reverse=True)]
+    try:
+        return measure(contenders, [15] * len(contenders), "cpu", lambda _: None)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _table(compiled: CompiledMolecule, times: list[Timing]) -> Table:
-    import torch
     from rich.table import Table
 
     from geomatt.bench.timing import Ratio
     from geomatt.elements import formula
 
-    model, code = times
-    threads = torch.get_num_threads()
-    words = "1 thread" if threads == 1 else f"{threads} threads"
-    table = Table(title=f"Energy and forces of {formula(compiled.numbers)}, {words}", title_justify="left")
+    table = Table(title=f"Energy and forces of {formula(compiled.numbers)}", title_justify="left")
     table.add_column("")
     for heading in ("time (ms)", "times faster", "deviation"):
         table.add_column(heading, justify="right")
-    table.add_row("model", f"{model.median * 1e3:.2f}", "1", "–")
-    ratio = Ratio.of(model, code).median
-    table.add_row("compiled", f"{code.median * 1e3:.2f}", f"{ratio:.1f}", f"{compiled.deviation:.0e}")
+    model, *codes = times
+    table.add_row(model.name, f"{model.median * 1e3:.2f}", "1", "–")
+    for code in codes:
+        ratio = Ratio.of(model, code).median
+        table.add_row(code.name, f"{code.median * 1e3:.2f}", f"{ratio:.1f}", f"{compiled.deviation:.0e}")
     table.caption = "deviation: the largest from the weights in float64, over the forces' root mean square"
     table.caption_justify = "left"
     return table
