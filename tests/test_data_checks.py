@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from geomatt.data import Dataset, check_labels, ethanol, read
+from geomatt.data.embedded import dimer
+from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 
 FACTORS = {"gradient": -1.0, "eV": 1 / 23.06, "kcal": 23.06, "Hartree": 627.5, "Bohr": 0.529177}
@@ -157,6 +159,32 @@ def test_ethanol_labels_are_those_of_its_positions() -> None:
         atoms.calc = TBLite(method="GFN2-xTB", verbosity=0, accuracy=0.01)
         assert atoms.get_potential_energy() == pytest.approx(structure.energy, abs=1e-5)
         assert np.allclose(atoms.get_forces(), structure.forces, atol=1e-5)
+
+
+def test_the_dimer_is_what_it_says() -> None:
+    dataset = dimer()
+    assert len(dataset) == 70
+    assert formula(dataset[0].numbers) == "C18H20N16O4"
+    assert dataset.origin["theory"].startswith("GFN2-xTB (tblite")
+    assert dataset.energies is not None
+    assert dataset.forces is not None
+    assert dataset.energies.std() / 0.0433641 == pytest.approx(9.5, abs=2.0)
+    assert dataset.forces.std() / 0.0433641 == pytest.approx(28, abs=1.5)
+    assert check_labels(dataset) == []
+    with np.load(dataset.origin["path"], allow_pickle=False) as file:
+        assert file["segment"].tolist() == np.repeat(np.arange(7), 10).tolist()
+        assert "make_dimer.py --segments 7 --frames 10 --every 50" in str(file["made_by"])
+
+
+def test_the_dimers_labels_are_those_of_its_positions() -> None:
+    TBLite = pytest.importorskip("tblite.ase").TBLite
+    from ase import Atoms
+
+    structure = dimer()[69]
+    atoms = Atoms(structure.numbers, structure.positions)
+    atoms.calc = TBLite(method="GFN2-xTB", verbosity=0)
+    assert atoms.get_potential_energy() == pytest.approx(structure.energy, abs=1e-4)
+    assert np.allclose(atoms.get_forces(), structure.forces, atol=1e-3)
 
 
 def test_unknown_name_is_no_file() -> None:

@@ -1,4 +1,4 @@
-"""The data set that ships inside the package. `scripts/make_embedded_data.py` made it."""
+"""The data sets that ship inside the package, made by `scripts/make_embedded_data.py` and `make_dimer.py`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,20 @@ def ethanol() -> Dataset:
 
     Consecutive frames are correlated: use a blocked split where that matters.
     """
+    return _read("ethanol.npz")
+
+
+def dimer() -> Dataset:
+    """70 frames of two stacked cytosine–guanine pairs (58 atoms) at 500 K with GFN2-xTB.
+
+    Every 50 fs of seven independent trajectories, ten frames of each, one after the other. Enough to see an
+    experiment run, far too few to learn from. Made by `python scripts/make_dimer.py --frames 10 --every 50`.
+    """
+    return _read("dimer.npz")
+
+
+def _read(name: str) -> Dataset:
     from geomatt.data.npz import read_npz
 
-    with as_file(files(__name__) / "ethanol.npz") as path:
+    with as_file(files(__name__) / name) as path:
         return read_npz(path)
