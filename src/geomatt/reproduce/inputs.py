@@ -24,6 +24,9 @@ MD17 = (
     "uracil",
 )
 
+# How data are made that nobody offers for download; {} is the file to be written.
+MADE = {"gfn2/cg-cg": "python scripts/make_dimer.py --out {} (in the repository; 1.5 hours on one core)"}
+
 
 def load_data(settings: Settings, name: str) -> Dataset:
     """The data set `name`, such as md17/aspirin or gfn2/cg-cg."""
@@ -31,7 +34,8 @@ def load_data(settings: Settings, name: str) -> Dataset:
     if settings.data_dir is None:
         if entry is None:
             raise GeomAttError(
-                f"{name} cannot be downloaded. Name the folder that holds {name}.npz with --data DIR."
+                f"{name} cannot be downloaded.{_how_to_make(name, Path('DIR'))} "
+                f"Name the folder that holds {name}.npz with --data DIR."
             )
         return read(entry.name)  # says which command fetches it where it is missing
     return read(find_file(settings.data_dir, name))
@@ -39,17 +43,41 @@ def load_data(settings: Settings, name: str) -> Dataset:
 
 def find_file(folder: Path, name: str) -> Path:
     """The file of data set `name` under `folder`: md17/md17_aspirin.npz, md17_aspirin.npz, gfn2/cg-cg.npz."""
+    found = _look(folder, name)
+    if found is not None:
+        return found
+    entry = find_entry(name)
+    get = f" Get it with: geomatt data get {entry.name}, and leave --data away." if entry else ""
+    missing = f"{folder} holds no {name}: looked for {', '.join(_file_names(name))}."
+    raise GeomAttError(missing + get + _how_to_make(name, folder))
+
+
+def has_file(settings: Settings, name: str) -> bool:
+    """Whether the user's folder holds data set `name`."""
+    return settings.data_dir is not None and _look(settings.data_dir, name) is not None
+
+
+def _look(folder: Path, name: str) -> Path | None:
+    for file in _file_names(name):
+        for place in (folder / name.rpartition("/")[0], folder):
+            if (place / file).is_file():
+                return place / file
+    return None
+
+
+def _file_names(name: str) -> list[str]:
+    """What the file of a data set may be called."""
     collection, _, molecule = name.rpartition("/")
     entry = find_entry(name)
     names = [f"{collection}_{molecule}.npz", f"{molecule}.npz"]
     if entry is not None:
         names += [entry.filename, *(f"{collection}_{alias}.npz" for alias in entry.aliases)]
-    for file in names:
-        for place in (folder / collection, folder):
-            if (place / file).is_file():
-                return place / file
-    get = f" Get it with: geomatt data get {entry.name}, and leave --data away." if entry else ""
-    raise GeomAttError(f"{folder} holds no {name}: looked for {', '.join(dict.fromkeys(names))}.{get}")
+    return list(dict.fromkeys(names))
+
+
+def _how_to_make(name: str, folder: Path) -> str:
+    """What to do about data that can only be made, or nothing."""
+    return f" Make it with: {MADE[name].format(folder / f'{name}.npz')}." if name in MADE else ""
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
