@@ -119,7 +119,8 @@ class Dna(Experiment):
                 ["recipe", "tested on", "energy MAE", "force MAE", "epochs", "late gain"],
                 lines,
                 f"{stand_in_note(result)}kcal/mol and kcal/mol/Å. "
-                "Late gain: how much the validation error of the forces fell over the last fifth of the epochs done; a small one says that it has settled.",
+                "Late gain: how much the validation error of the forces fell over the last fifth of the "
+                "epochs done; a small one says that it has settled.",
                 labels=2,
             )
         ]
