@@ -73,9 +73,11 @@ class PairFunctions(ABC):
 
     def tangents(self, d_dot: Tensor) -> Iterator[Tensor]:
         """Derivatives of the overlaps along a change of the distances (M·B, N, N)."""
-        for slope in self.slopes:
-            x = slope.view(-1, *self.shape, slope.shape[-1])
-            yield (d_dot[..., None] * x).view(slope.shape)
+        slopes = self.slopes
+        del self.slopes  # their memory becomes that of the tangents
+        for slope in slopes:
+            slope.view(-1, *self.shape, slope.shape[-1]).mul_(d_dot[..., None])
+            yield slope
 
 
 class AllPairs(PairFunctions):
