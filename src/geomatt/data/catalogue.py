@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UNITS = ("kcal/mol", "Ang")  # of every data set in the catalogue
-EMBEDDED = "embedded/ethanol"
 
 _GDML = "http://www.quantum-machine.org/gdml/data/npz/"
 _RMD17 = "https://archive.materialscloud.org/record/file?filename=rmd17.tar.bz2&record_id=466"

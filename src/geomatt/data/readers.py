@@ -7,8 +7,8 @@ from pathlib import Path
 
 from geomatt import units
 from geomatt.data.ase_io import read_ase, write_extxyz
-from geomatt.data.catalogue import CATALOGUE, EMBEDDED, UNITS, find_entry, locate
-from geomatt.data.embedded import ethanol
+from geomatt.data.catalogue import CATALOGUE, UNITS, find_entry, locate
+from geomatt.data.embedded import EMBEDDED
 from geomatt.data.files import require_writable
 from geomatt.data.npz import read_npz, write_npz
 from geomatt.data.structures import Dataset
@@ -28,8 +28,8 @@ def read(
     """Read structures with their labels.
 
     ``path`` is a file (sGDML or rMD17 npz, extxyz, whatever ASE reads, ASE db), the name of a fetched data
-    set such as ``md17/ethanol``, or ``embedded/ethanol``. Units come from the file or from the arguments and
-    are never guessed; a given unit wins over the file's. ``force_unit``, such as ``Hartree/Bohr``, is for
+    set such as ``md17/ethanol``, or ``embedded/ethanol`` (or ``dimer``). Units come from the file or from
+    the arguments and are never guessed; a given unit wins over the file's. ``force_unit``, such as ``Hartree/Bohr``, is for
     forces in another unit than energy/length. ``keys`` maps numbers, positions, energy, forces to the names
     used in the file; ``{"forces": "none"}`` leaves forces out on purpose. `Dataset.origin` says what was
     read: path, format, energy_unit, length_unit, units_known, force_unit if given, theory and name if stated,
@@ -41,8 +41,8 @@ def read(
             getattr(units, name)(unit)  # a wrong unit is reported even where it would not be needed
     file = Path(path)
     if not file.exists():
-        if str(path) == EMBEDDED:
-            return ethanol()
+        if str(path) in EMBEDDED:
+            return EMBEDDED[str(path)]()
         found = locate(str(path))
         if found is None:
             if find_entry(str(path)) is not None:

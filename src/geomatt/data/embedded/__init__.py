@@ -29,3 +29,6 @@ def _read(name: str) -> Dataset:
 
     with as_file(files(__name__) / name) as path:
         return read_npz(path)
+
+
+EMBEDDED = {"embedded/ethanol": ethanol, "embedded/dimer": dimer}  # by the names that `read` knows
