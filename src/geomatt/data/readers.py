@@ -31,9 +31,9 @@ def read(
     set such as ``md17/ethanol``, or ``embedded/ethanol`` (or ``dimer``). Units come from the file or from
     the arguments and are never guessed; a given unit wins over the file's. ``force_unit``, such as
     ``Hartree/Bohr``, is for forces in another unit than energy/length. ``keys`` maps numbers, positions,
-    energy, forces to the names used in the file; ``{"forces": "none"}`` leaves forces out on purpose. `Dataset.origin` says what was
-    read: path, format, energy_unit, length_unit, units_known, force_unit if given, theory and name if stated,
-    and notes about what is missing.
+    energy, forces to the names used in the file; ``{"forces": "none"}`` leaves forces out on purpose.
+    `Dataset.origin` says what was read: path, format, energy_unit, length_unit, units_known, force_unit if
+    given, theory and name if stated, and notes about what is missing.
     """
     given = {"energy_unit": energy_unit, "length_unit": length_unit, "force_unit": force_unit}
     for name, unit in given.items():
