@@ -52,6 +52,7 @@ class GridPairs(PairFunctions):
         self.value, self.slope = weights.to(distance.dtype).chunk(2)  # (6, P) each
         first = 3 * self.cell + 3 * self.nodes * torch.arange(max(self.groups))[:, None]
         self.index = first[..., None] + torch.arange(6)  # (g, P, 6), rows of the tables
+        self.sixes = torch.arange(0, self.index.numel(), 6).view(-1, self.pairs)  # (g, P), where a sum starts
         # Values, h · slopes and h² · curvatures of all nodes: (g · G · 3, F) for every stream.
         self.tables = []
         for (start, _, width), groups in zip(channels.streams, self.groups, strict=True):
@@ -93,8 +94,9 @@ class GridPairs(PairFunctions):
         for table, groups, (_, modules, width) in zip(
             self.tables, self.groups, self.channels.streams, strict=True
         ):
-            index, own = self.index[:groups].flatten(0, 1), weights[:groups].flatten(0, 1)
-            x = functional.embedding_bag(index, table, mode="sum", per_sample_weights=own)
+            index, starts = self.index[:groups].flatten(), self.sixes[:groups].flatten()
+            own = weights[:groups].flatten()
+            x = functional.embedding_bag(index, table, starts, mode="sum", per_sample_weights=own)
             yield x.view(modules, -1, atoms, atoms, width)
 
     def _by_cell(self) -> tuple[Tensor, Tensor]:

@@ -211,7 +211,7 @@ class Stepper:
 
     def _shares(self, parameters: Parameters, targets: Targets) -> list[tuple[Parameters, Targets]]:
         """What is swept at once: all members on a GPU, one after the other on a CPU with its small caches."""
-        if self.theta.is_cuda:
+        if self.theta.is_cuda or len(self.theta) == 1:
             return [(parameters, targets)]
         return [
             ({name: value[m : m + 1] for name, value in parameters.items()}, targets.member(m))
