@@ -51,12 +51,14 @@ class Normalisation:
 
     def offset(self, numbers: Tensor) -> Tensor:
         """What each atom adds before the network speaks (B, N) float64: reference and share of the shift."""
+        mask = numbers > 0
+        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1).double() * mask  # float32 by default
+        if not self.reference:
+            return share
         table = torch.zeros(119, dtype=torch.float64, device=numbers.device)
         for z, energy in self.reference.items():
             table[z] = energy
-        mask = numbers > 0
-        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1).double()  # float32 by default
-        return table[numbers] + share * mask
+        return table[numbers] + share
 
     def energy_residual(self, numbers: Tensor, energy: Tensor) -> Tensor:
         """Energies (B,) in eV as the network's targets, float64."""
