@@ -213,7 +213,7 @@ def test_missing_files_and_names(tmp_path):
     with pytest.raises(GeomAttError, match=r"There is no model file .*RUN/model\.safetensors"):
         load(tmp_path / "none.safetensors")
     with pytest.raises(GeomAttError, match="No model of that name ships"):
-        load("md17/aspirin")
+        load("md17/caffeine")
 
 
 def test_unwritable_output(tmp_path, monkeypatch):
