@@ -51,9 +51,13 @@ def performance_page(results: dict[str, dict[str, Any]], plot: str, curves: str)
         parts.append(
             "## Learning\n\nThe embedded ethanol trained twice from the same weights on the same batches: by "
             "the fast path, and by the\nliteral equations with automatic differentiation and torch's Adam. "
-            f"{words.curves(learned).capitalize()}.\n\n![Validation errors over epochs]({curves})\n"
+            f"{_sentence(words.curves(learned))}.\n\n![Validation errors over epochs]({curves})\n"
         )
     return "\n".join(parts)
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def learning(results: Iterable[dict[str, Any]]) -> dict[str, Any] | None:

@@ -80,8 +80,10 @@ def _show(result: Bench) -> None:
     if found["rows"]:
         output.print(_rows(found["rows"]))
     for row in found["rows"]:
-        if row["note"]:
-            output.print(f"{row['what']}: {row['note']}", highlight=False, soft_wrap=True)
+        said = [*map(_coloured, row["checks"]), *([row["note"]] if row["note"] else [])]
+        if said:
+            against = f"{row['what']}, against {row['baseline']['name']}"
+            output.print(f"{against}: {'; '.join(said)}", highlight=False, soft_wrap=True)
     if found["exactness"]:
         output.print(_exactness(found["exactness"]))
     if found["scaling"]:
@@ -98,14 +100,11 @@ def _rows(rows: list[dict[str, Any]]) -> Table:
     """Ours above the baseline; columns that nothing fills are left out."""
     from geomatt.bench import words
 
-    targets = any(row["checks"] for row in rows)
     counts = any(row["ours"]["kernels"] for row in rows)
     table = Table(title="Times: median (quartiles)", title_justify="left", show_lines=True)
-    table.add_column("what", min_width=24)
-    for heading in ("time", "faster by", "over floor"):
+    table.add_column("what")
+    for heading in ("time", "faster by", "floor ×"):
         table.add_column(heading)
-    if targets:
-        table.add_column("target")
     if counts:
         table.add_column("kernels", justify="right")
     for row in rows:
@@ -116,7 +115,6 @@ def _rows(rows: list[dict[str, Any]]) -> Table:
             words.ratio(row["ratio"]),
             words.floor(row["floor"]),
         ]
-        cells += ["\n".join(map(_coloured, row["checks"])) or "–"] if targets else []
         cells += [f"{words.kernels(row['ours'])}\n{words.kernels(baseline)}"] if counts else []
         table.add_row(*cells)
     return table
