@@ -134,7 +134,8 @@ def test_unknown_suite():
 def test_without_a_compiler_a_note_says_so(monkeypatch):
     monkeypatch.setattr("geomatt.bench.inference.find_compiler", lambda: None)
     monkeypatch.setattr("geomatt.bench.inference.importable", lambda name: False)
-    result = run_bench(dataclasses.replace(QUICK, peers=()), ["infer"])
+    monkeypatch.setattr("geomatt.bench.inference.installed_peers", lambda *names: [])
+    result = run_bench(QUICK, ["infer"])
     assert any("no C++ compiler" in note for note in result.notes)
     assert {row.ours.name for row in result.rows} == {"geomatt"}
 
