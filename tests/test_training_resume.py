@@ -133,9 +133,9 @@ def test_damaged_checkpoints_are_named(tmp_path):
         checkpoint.read(tmp_path / "run")
 
 
-def arguments(data: Path, out: Path, epochs: int) -> list[str]:
+def arguments(data: Path | str, out: Path, epochs: int) -> list[str]:
     settings = {
-        "--train": 20, "--val": 10, "--test": 0, "--batch": 4, "--epochs": epochs, "--features": 8,
+        "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--epochs": epochs, "--features": 8,
         "--overlap-features": 16, "--orders": "2,3", "--layers": 2, "--checkpoint-every": 0,
     }  # fmt: skip
     flat = [str(x) for pair in settings.items() for x in pair]
@@ -160,8 +160,7 @@ def started(process: subprocess.Popen, out: Path) -> None:
 
 
 def test_a_killed_process_resumes_bit_by_bit(tmp_path):
-    data = npz(tmp_path / "data.npz")
-    epochs = 60
+    data, epochs = "embedded/ethanol", 60  # enough pairs in a batch for the overlaps to go by way of a grid
     subprocess.run(arguments(data, tmp_path / "whole", epochs), check=True, capture_output=True)
     with subprocess.Popen(
         arguments(data, tmp_path / "cut", epochs),
