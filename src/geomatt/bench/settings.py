@@ -59,7 +59,7 @@ class Settings:
             return cls(
                 device, frames=1000, rounds=10, peer_steps=20, literal_rounds=10, single_points=50,
                 member_rounds=10, sparse_sizes=(20, 100, 500, 2000, 5000, 20_000, 50_000, 100_000),
-                dense_sizes=(20, 100, 500, 1000), compared_sizes=(2000, 20_000), exact_sizes=(200, 1000),
+                dense_sizes=(20, 100, 500, 1000), compared_sizes=(2000, 20_000), exact_sizes=(200, 2000),
                 scaling_rounds=5,
             )  # fmt: skip
         # Five members show what sharing a processor brings; forty would take forty times as long.
