@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import ast
 import json
+import tomllib
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import pytest
+
+import geomatt
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "geomatt"
@@ -48,3 +52,11 @@ def test_results_name_no_folders(file):
             yield value
 
     assert not [s for s in strings(json.loads(file.read_text(encoding="utf-8"))) if s.startswith("/")]
+
+
+def test_a_source_tree_knows_its_version_without_being_installed(monkeypatch):
+    def missing(name):
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(geomatt, "version", missing)
+    assert geomatt._version() == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

@@ -6,7 +6,9 @@ Names are imported when first used, so that `import geomatt` is quick and needs 
 from __future__ import annotations
 
 import importlib
+import tomllib
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from geomatt.errors import GeomAttError
@@ -20,10 +22,16 @@ if TYPE_CHECKING:
     from geomatt.simulation.calculator import GeomAttCalculator
     from geomatt.training import TrainConfig, train
 
-try:
-    __version__ = version("geomatt")
-except PackageNotFoundError:  # a source tree that was never installed
-    __version__ = "0+unknown"
+
+def _version() -> str:
+    try:
+        return version("geomatt")
+    except PackageNotFoundError:  # a source tree that was never installed, as on a borrowed machine
+        project = Path(__file__).parents[2] / "pyproject.toml"
+        return tomllib.loads(project.read_text())["project"]["version"] if project.is_file() else "0+unknown"
+
+
+__version__ = _version()
 
 _ROOMS = {
     "Committee": "geomatt.model",
