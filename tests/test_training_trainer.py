@@ -102,6 +102,9 @@ def test_missing_forces_need_a_word(tmp_path):
     row = history(tmp_path / "run")[0]
     assert row["val_force_mae_eV"] == ""
     # Forces that are there but not wanted do not enter either.
+    with pytest.warns(UserWarning, match="trained on energies alone"):
+        result.potential.predict([data[0]])
+    result.potential.predict([data[0]], forces=False)
     other = train(full, SPLIT, tiny_config(energy_only=True), tmp_path / "other")
     assert other.best_errors == result.best_errors
 

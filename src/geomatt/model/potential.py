@@ -112,7 +112,7 @@ class Potential:
         structures = several(structures)
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
-        for message in sorted({m for s in structures for m in self.doubts(s)}):
+        for message in sorted({m for s in structures for m in self.doubts(s, forces)}):
             warnings.warn(message, stacklevel=2)
         result: list[Prediction] = []
         evaluator = Evaluator(self.network, table=len(structures) > batch_size)
@@ -150,8 +150,8 @@ class Potential:
         if not np.isfinite(structure.positions).all():
             raise GeomAttError(f"{name} has positions that are not finite numbers.")
 
-    def doubts(self, structure: Structure) -> list[str]:
-        """What a user should be told of an answer that is given all the same."""
+    def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
+        """What a user should be told of an answer, with or without forces, that is given all the same."""
         found, composition = [], self.normalisation.composition
         if composition and dict(Counter(int(z) for z in structure.numbers)) != composition:
             known = formula([z for z, n in composition.items() for _ in range(n)])
@@ -159,6 +159,8 @@ class Potential:
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
                 "zero, and forces are an extrapolation. Train on several molecules for more."
             )
+        if forces and self.record.get("settings", {}).get("energy_only"):
+            found.append("This model was trained on energies alone: it never saw the forces it now predicts.")
         if structure.charge:
             found.append("The model knows nothing of charges: the charge of the structure is ignored.")
         return found
