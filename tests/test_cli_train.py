@@ -95,6 +95,21 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     assert len(history(tmp_path / "moved")) == 2
 
 
+def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
+    status, _, err = geomatt(
+        "transfer", "md17/ethanol:fast", "embedded/ethanol", "--out", tmp_path / "moved", *SIZES,
+        "--epochs", 1,
+    )  # fmt: skip
+    assert status == 0, err
+    assert read_settings(tmp_path / "moved/config.toml")["base"] == "md17/ethanol:fast"
+    status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2)
+    assert status == 0, err
+    assert len(history(tmp_path / "moved")) == 2
+    status, _, err = geomatt("transfer", "md17/etanol", "embedded/ethanol", "--out", tmp_path / "other")
+    assert status == 1
+    assert "md17/ethanol:fast" in err  # it says which there are
+
+
 def test_energy_only(geomatt, tmp_path):
     data = npz(tmp_path / "data.npz", F=None)
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--epochs", 1)

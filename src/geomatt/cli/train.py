@@ -153,7 +153,9 @@ def train(
 
 def transfer(
     ctx: typer.Context,
-    model: Annotated[Path, typer.Argument(help="The base: a model file or a run.", show_default=False)],
+    model: Annotated[
+        Path, typer.Argument(help="The base: a model file, a run, or md17/benzene.", show_default=False)
+    ],
     data: Annotated[str, typer.Argument(help="A file, or a name such as md17/ethanol.", show_default=False)],
     out: Out,
     unfreeze: Unfreeze = None,
@@ -200,12 +202,17 @@ def transfer(
 
     stored = _stored(out, None, resume)
     given = _settings(ctx.params)
-    given["base"] = str(Path(model).resolve())
+    given["base"] = _from_anywhere(str(model))
     if stored is None:
         given = (
             {"recipe": "paper", "epochs": TRANSFER_EPOCHS} | given | base_settings(load_base(given["base"]))
         )
     _run(given, stored, out, resume, checkpoint_every, tensorboard)
+
+
+def _from_anywhere(name: str) -> str:
+    """A file by its whole path, so that the run can be repeated from anywhere; else it is a known name."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def _settings(params: dict[str, Any]) -> dict[str, Any]:
@@ -218,8 +225,8 @@ def _settings(params: dict[str, Any]) -> dict[str, Any]:
     for name in ("train_indices", "val_indices", "test_indices"):
         if name in given:
             given[name] = str(Path(given[name]).resolve())
-    if "data" in given and Path(given["data"]).exists():
-        given["data"] = str(Path(given["data"]).resolve())  # the run can be repeated from anywhere
+    if "data" in given:
+        given["data"] = _from_anywhere(given["data"])
     if "orders" in given:
         given["orders"] = _orders(given["orders"])
     if "keys" in given:
