@@ -3,7 +3,7 @@
 The overlap functions depend on the distance alone, so the product of a hundred Gaussians with every channel,
 which `AllPairs` makes for every pair, is made for the nodes of a grid only, anew whenever the weights change,
 for values and two derivatives. A pair then is a weighted sum of six rows, three of either node around it
-(quintic Hermite interpolation, with an error of order h⁶). Gradients take the same way back: pairs are
+(see `hermite`). Gradients take the same way back: pairs are
 summed into nodes, and one small product leads from the nodes to the weights. All results are those of the
 interpolated functions, exactly: forces are derivatives of the energy, and gradients those of the loss.
 
@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from geomatt.model.config import ModelConfig
+from geomatt.model.hermite import basis_at_nodes, hermite_weights
 from geomatt.model.pair_functions import Channels, PairFunctions, Streams
-from geomatt.model.table import QUINTIC
 
 # h √γ: a Gaussian is off by 1e-7 of its height, which is float32's own resolution, its slope by 2e-6.
 STEP = 0.18
@@ -38,18 +37,13 @@ class GridPairs(PairFunctions):
         """`mu` (1, L), `a` (1, C, L'), `distance` and `real` (B, N, N)."""
         self.channels, self.shape, self.pairs = channels, distance.shape, distance.numel()
         step = STEP / math.sqrt(config.gamma)
-        self.basis = _basis(config.gamma, step, tuple(mu[0].tolist()), channels.columns)
+        self.basis = basis_at_nodes(config.gamma, step, tuple(mu[0].tolist()), channels.columns).to(a.dtype)
         self.nodes = len(self.basis) // 3
         self.groups = [modules * channels.layers for _, modules, _ in channels.streams]
         u = (distance.flatten() / step).clamp_(max=self.nodes - 2)
         self.cell = u.to(torch.int64)  # (P,)
-        t = (u - self.cell).double()  # the polynomials cancel too much for float32
-        square = t * t
-        powers = torch.stack(
-            [torch.ones_like(t), t, square, square * t, square * square, square * square * t]
-        )
-        weights = (_polynomials(step) @ powers).mul_(real.flatten())  # nothing where padding is
-        self.value, self.slope = weights.to(distance.dtype).chunk(2)  # (6, P) each
+        there = real.flatten()  # nothing where padding is
+        self.value, self.slope = (w * there for w in hermite_weights(u - self.cell, step))  # (6, P) each
         first = 3 * self.cell + 3 * self.nodes * torch.arange(max(self.groups))[:, None]
         self.index = first[..., None] + torch.arange(6)  # (g, P, 6), rows of the tables
         self.sixes = torch.arange(0, self.index.numel(), 6).view(-1, self.pairs)  # (g, P), where a sum starts
@@ -120,25 +114,3 @@ def grid_pays(config: ModelConfig, mu: Tensor, distance: Tensor) -> bool:
     if len(mu) > 1 or distance.device.type != "cpu" or distance.dtype != torch.float32:
         return False
     return distance.numel() > 3 * (config.d_max + 1.0) * math.sqrt(config.gamma) / STEP
-
-
-@lru_cache(maxsize=8)
-def _basis(gamma: float, step: float, mu: tuple[float, ...], columns: int) -> Tensor:
-    """Φ̂, h Φ̂′ and h² Φ̂″ at every node, (G · 3, L'); column L is one, for the biases."""
-    count = math.ceil((mu[-1] + math.sqrt(40.0 / gamma)) / step) + 2
-    offset = torch.arange(count, dtype=torch.float64)[:, None] * step - torch.tensor(mu, dtype=torch.float64)
-    exponent = gamma * offset.square()
-    value = torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
-    slope = -2.0 * gamma * offset * value
-    bend = 2.0 * gamma * (2.0 * exponent - 1.0) * value
-    basis = functional.pad(torch.stack([value, step * slope, step**2 * bend], 1), (0, columns - len(mu)))
-    basis[:, 0, len(mu)] = 1.0
-    return basis.flatten(0, 1).float()
-
-
-@lru_cache(maxsize=8)
-def _polynomials(step: float) -> Tensor:
-    """Coefficients over 1, t … t⁵ of the six weights of a value, and of those of its slope, (12, 6)."""
-    quintic = torch.tensor(QUINTIC, dtype=torch.float64)
-    slope = functional.pad(torch.arange(1.0, 6.0)[:, None] * quintic[1:] / step, (0, 0, 0, 1))
-    return torch.cat([quintic, slope], 1).mT.contiguous()

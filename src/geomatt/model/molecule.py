@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from geomatt.model.dense import DenseProgram
 from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.table import QUINTIC
+from geomatt.model.hermite import QUINTIC
 
 
 class FixedMolecule(nn.Module):

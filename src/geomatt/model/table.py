@@ -1,7 +1,7 @@
 """Overlap functions from a table: for evaluating the same network again and again on a CPU.
 
 The overlap functions depend on the distance alone. Their values and first two derivatives on a grid give
-them everywhere by quintic Hermite interpolation, with an error of order (h √γ)⁶: for the usual γ = 20 / Å²
+them everywhere by interpolation (see `hermite`), with an error of order (h √γ)⁶: for the usual γ = 20 / Å²
 below float32's resolution with h = 0.03 Å, and below 1e-8 with float64's 0.01 Å. Six rows of the table make
 a pair, whatever the size of the basis. Forces are the exact derivative of the interpolated energy.
 """
@@ -15,19 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from geomatt.model.config import ModelConfig
+from geomatt.model.hermite import basis_at_nodes, hermite_weights
 from geomatt.model.pair_functions import Channels, Streams
 
 STEP = {torch.float32: 0.135, torch.float64: 0.045}  # h √γ; a larger table no longer fits a processor's cache
-# Row n of this matrix holds the coefficients of t^n in the weights of the value, h · slope and h² · curvature
-# at the left node, then at the right one; t runs from 0 to 1 between them.
-QUINTIC = [
-    [1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-    [0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
-    [0.0, 0.0, 0.5, 0.0, 0.0, 0.0],
-    [-10.0, -6.0, -1.5, 10.0, -4.0, 0.5],
-    [15.0, 8.0, 1.5, -15.0, 7.0, -1.0],
-    [-6.0, -3.0, -0.5, 6.0, -3.0, 0.5],
-]
 
 
 class Table:
@@ -35,19 +26,10 @@ class Table:
 
     def __init__(self, config: ModelConfig, channels: Channels, mu: Tensor, a: Tensor) -> None:
         self.channels, self.step = channels, STEP[a.dtype] / math.sqrt(config.gamma)
-        size, gamma = len(mu), config.gamma
-        self.last = math.ceil((float(mu[-1]) + math.sqrt(40.0 / gamma)) / self.step)
-        grid = torch.arange(self.last + 2, dtype=torch.float64)[:, None] * self.step
-        offset = grid - mu.double()
-        value = torch.exp(-gamma * offset.square())
-        slope = -2.0 * gamma * offset * value
-        bend = (4.0 * gamma**2 * offset.square() - 2.0 * gamma) * value
-        weight = a[:, :size].double().mT  # (L, C)
-        value = value @ weight + a[:, size].double()
-        nodes = torch.stack([value, self.step * slope @ weight, self.step**2 * bend @ weight], 1)
-        self.padding = 3 * len(nodes)  # six rows of zeros: where pairs with padding look
-        self.rows = functional.pad(nodes.flatten(0, 1), (0, 0, 0, 6)).to(a.dtype)  # (3 · nodes + 6, C)
-        self.quintic = torch.tensor(QUINTIC, dtype=a.dtype)
+        basis = basis_at_nodes(config.gamma, self.step, tuple(mu.tolist()), a.shape[1])
+        self.last = len(basis) // 3 - 2  # the left node of the last interval
+        self.padding = len(basis)  # six rows of zeros: where pairs with padding look
+        self.rows = functional.pad(basis @ a.double().mT, (0, 0, 0, 6)).to(a.dtype)  # (3 · nodes + 6, C)
         self.six = torch.arange(6)
 
     def pairs(self, distance: Tensor, real: Tensor) -> TabulatedPairs:
@@ -64,11 +46,11 @@ class TabulatedPairs:
 
     def __init__(self, table: Table, index: Tensor, t: Tensor, shape: torch.Size) -> None:
         self.table, self.index, self.shape = table, index, shape
-        self.powers = torch.stack([torch.ones_like(t), t, t**2, t**3, t**4, t**5], 1)  # (P, 6)
+        self.value, self.slope = hermite_weights(t, table.step)  # (6, P) each
 
     def overlaps(self) -> Streams:
         """Values of the overlap functions."""
-        full = self._interpolate(self.powers @ self.table.quintic)
+        full = self._interpolate(self.value)
         layers, atoms = self.table.channels.layers, self.shape[-1]
         result = []
         for start, modules, width in self.table.channels.streams:
@@ -80,11 +62,10 @@ class TabulatedPairs:
         """Σ_c bar_c dF_c/dd, summed over both directions of a pair, (B, N, N)."""
         layers, pairs = self.table.channels.layers, len(self.index)
         rows = [m.view(layers, pairs, -1).transpose(0, 1).flatten(1) for bar in bars for m in bar]
-        counting = torch.arange(1.0, 6.0, dtype=self.powers.dtype)
-        weights = (counting * self.powers[:, :5]) @ (self.table.quintic[1:] / self.table.step)
-        one_way = torch.linalg.vecdot(torch.cat(rows, 1), self._interpolate(weights)).view(self.shape)
+        one_way = torch.linalg.vecdot(torch.cat(rows, 1), self._interpolate(self.slope)).view(self.shape)
         return one_way + one_way.mT
 
     def _interpolate(self, weights: Tensor) -> Tensor:
-        """Six rows of the table for every pair, with the given weights (P, 6)."""
-        return functional.embedding_bag(self.index, self.table.rows, per_sample_weights=weights, mode="sum")
+        """Six rows of the table for every pair, with the given weights (6, P)."""
+        own = weights.mT.contiguous()
+        return functional.embedding_bag(self.index, self.table.rows, per_sample_weights=own, mode="sum")
