@@ -23,6 +23,7 @@ from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.training.loss import Loss, loss_slopes
 from geomatt.training.memory import keep_pages
+from geomatt.training.replay import StepGraphs
 
 if TYPE_CHECKING:
     from geomatt.model.fused import FusedProgram
@@ -134,7 +135,7 @@ class Stepper:
         device = self.theta.device
         self.steps = torch.zeros((), dtype=torch.float64, device=device)
         self.rate = torch.zeros((), dtype=torch.float64, device=device)
-        self._graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+        self._graphs = StepGraphs()
         self._sums = ErrorSums(len(self.networks), self.theta.device)
         self._fused: dict[int, FusedProgram] | None = None  # by batch size; None: not to be used
         if engine == "auto" and _fused_possible(self.networks[0], targets):
@@ -152,7 +153,7 @@ class Stepper:
         for index, rate in zip(order.split(batch_size, 1), learning_rates, strict=True):
             self.rate.fill_(rate)
             if self.theta.is_cuda:
-                self._replay(index)
+                self._graphs.replay(self._step, index, self._mutable().values())
             else:
                 self._step(index)
         return self._sums
@@ -222,9 +223,7 @@ class Stepper:
         """One Adam update of θ, and of its moving average."""
         b1, b2 = self.betas
         self.steps += 1
-        if (
-            self.theta.is_cuda
-        ):  # torch's fused one keeps rate and step in float32 there, too coarse for float64
+        if self.theta.is_cuda:  # torch's fused one has a float32 rate there, too coarse for float64
             self.first.lerp_(gradient, 1.0 - b1)
             self.second.mul_(b2).addcmul_(gradient, gradient, value=1.0 - b2)
             size = (self.rate / (1.0 - b1**self.steps)).to(self.theta.dtype)
@@ -240,28 +239,6 @@ class Stepper:
             # Early on the average forgets faster, or it would remember the random start.
             weight = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay).to(self.theta.dtype)
             self.average.lerp_(self.theta, weight)
-
-    def _replay(self, index: Tensor) -> None:
-        """The step as a CUDA graph, captured at the first use of a batch size."""
-        batch = index.shape[1]
-        if batch not in self._graphs:
-            static = index.clone(memory_format=torch.contiguous_format)
-            kept = {name: value.clone() for name, value in self._mutable().items()}
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(stream):  # warm-up: libraries allocate their workspaces here
-                for _ in range(2):
-                    self._step(static)
-            torch.cuda.current_stream().wait_stream(stream)
-            graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
-                self._step(static)
-            for name, value in self._mutable().items():
-                value.copy_(kept[name])
-            self._graphs[batch] = (graph, static)
-        graph, static = self._graphs[batch]
-        static.copy_(index)
-        graph.replay()
 
     def _mutable(self) -> dict[str, Tensor]:
         """What a step changes."""
