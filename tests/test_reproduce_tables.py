@@ -1,5 +1,6 @@
 """Tables 1, 2 and 3 in the smallest setting: planning, budget, restarts, packs, tables."""
 
+import signal
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -80,6 +81,29 @@ def test_table1_stands_in_for_missing_data_and_says_so(tiny):
     assert time.monotonic() - started < 1.0
     with pytest.raises(GeomAttError, match="geomatt data get"):
         run_experiment(table1, Settings(out=tiny.out), silent)
+
+
+@pytest.mark.skipif(find_spec("torch_geometric") is None, reason="needs PyTorch Geometric")
+def test_schnet_stopped_by_ctrl_c_goes_on_as_if_it_had_not_been(tiny, monkeypatch):
+    monkeypatch.setattr(schnet, "QUICK_EPOCHS", 4)
+    whole = schnet.run_schnet(Bench(tiny, silent, TINY), train=True)["ethanol"]
+    bench = Bench(Settings(quick=True, out=tiny.out / "cut"), silent, TINY)
+    do_epoch = schnet.SchNetRun.do_epoch
+
+    def interrupted(self):
+        do_epoch(self)
+        if self.epoch == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(schnet.SchNetRun, "do_epoch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        schnet.run_schnet(bench, train=True)
+    monkeypatch.setattr(schnet.SchNetRun, "do_epoch", do_epoch)
+    assert schnet.run_schnet(bench, train=False) == {}
+    resumed = schnet.run_schnet(bench, train=True)["ethanol"]
+    assert resumed["epochs"] == 4
+    assert {**resumed, "seconds": 0.0} == {**whole, "seconds": 0.0}
+    assert not list(bench.settings.out.rglob("checkpoint.safetensors"))
 
 
 def test_a_spent_budget_leaves_a_run_that_goes_on(tiny):

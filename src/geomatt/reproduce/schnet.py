@@ -25,6 +25,7 @@ from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model.files import atomic_write
 from geomatt.model.normalisation import Normalisation
+from geomatt.training.interrupt import Interrupted, stop_on_signal
 from geomatt.training.loss import Loss
 from geomatt.training.replay import StepGraphs
 from geomatt.training.step import ErrorSums, Targets
@@ -50,6 +51,7 @@ SETTINGS: dict[str, Any] = {
     "validate_every": 5,
 }
 QUICK_EPOCHS = 2
+WRITE_EVERY = 60.0  # seconds between checkpoints
 STATE = ("theta", "first", "second", "average", "best", "steps")  # of a run, beside its counters
 
 
@@ -82,12 +84,19 @@ def run_schnet(bench: Bench, train: bool) -> dict[str, dict[str, Any]]:
                 bench.settings.device,
                 bench.settings.seed,
             )
-            with bench.progress(f"SchNet, {molecule}", settings["epochs"]) as advance:
+            with (
+                bench.progress(f"SchNet, {molecule}", settings["epochs"]) as advance,
+                stop_on_signal() as stop,
+            ):
                 advance(run.epoch)
-                while run.epoch < settings["epochs"] and not bench.settings.out_of_time:
+                while run.epoch < settings["epochs"] and not (stop or bench.settings.out_of_time):
                     run.do_epoch()
                     advance(1)
+                    if time.monotonic() - run.written > WRITE_EVERY:
+                        run.write()
             run.write()
+            if stop:
+                raise Interrupted(run.file.parent, run.epoch, stop.signal)
             if run.epoch < settings["epochs"]:
                 continue
             bench.pieces.get(name, key, run.test)
@@ -175,6 +184,7 @@ class SchNetRun:
         self.validation = self._targets(split.validation)
         self._graphs = StepGraphs()
         self._read()
+        self.written = time.monotonic()
 
     def _targets(self, indices: np.ndarray) -> Targets:
         batch = collate([self.dataset[int(i)] for i in indices], torch.float32, self.device)
@@ -275,6 +285,7 @@ class SchNetRun:
         }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(self.file, to_bytes(tensors, {"schnet": json.dumps(counters)}))
+        self.written = time.monotonic()
 
     def _read(self) -> None:
         """Go on where the checkpoint was written, if there is one of the same settings."""
