@@ -124,11 +124,13 @@ class Dna(Experiment):
                 labels=2,
             )
         ]
-        chosen = shown(result)
-        if chosen is not None:
-            tables.append(_precision_table(chosen))
+        tables += [
+            _precision_table(recipe, row["random"])
+            for recipe, row in result["rows"].items()
+            if "random" in row
+        ]
         command = "geomatt reproduce dna --part {} --device cuda --data DIR"
-        missing = {r: len(SPLITS) - len(result["rows"].get(r, {})) for r in self.parts}
+        missing = {recipe: len(SPLITS) - _finished(result, recipe) for recipe in self.parts}
         left = [[r, str(count), command.format(r)] for r, count in missing.items() if count]
         return [*tables, left_table(left)]
 
@@ -159,6 +161,12 @@ def shown(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The model whose attention is shown: of the random split (as the paper's), with the smaller error."""
     found = [row["random"] for row in result["rows"].values() if "random" in row]
     return min(found, key=lambda value: float(value["force_mae"])) if found else None
+
+
+def _finished(result: Mapping[str, Any], recipe: str) -> int:
+    """Models of a recipe that have done all their epochs."""
+    epochs = result["settings"][recipe]["epochs"]
+    return sum(value["epochs"] >= epochs for value in result["rows"].get(recipe, {}).values())
 
 
 def stand_in_note(result: Mapping[str, Any]) -> str:
@@ -319,7 +327,7 @@ def _untrained(model: Potential, frames: Dataset, dataset: Dataset) -> dict[str,
     return {kind: strongest(precision, kind)[1] for kind in KINDS}
 
 
-def _precision_table(value: Mapping[str, Any]) -> ResultTable:
+def _precision_table(recipe: str, value: Mapping[str, Any]) -> ResultTable:
     lines = [
         [label, *(f"{values[kind][0]:.3f} ± {values[kind][1]:.3f}" for kind in KINDS)]
         for label, values in value["precision"].items()
@@ -327,13 +335,13 @@ def _precision_table(value: Mapping[str, Any]) -> ResultTable:
     lines.append(["untrained, its best", *(f"{value['untrained'][kind]:.3f}" for kind in KINDS)])
     lines.append(["guessing", *(f"{value['chance'][kind]:.3f}" for kind in KINDS)])
     return ResultTable(
-        "dna-precision",
-        "Average precision of |α|",
+        f"dna-precision-{recipe}",
+        f"Average precision of |α|, {recipe} recipe",
         ["attention", *KINDS.values()],
         lines,
-        f"Mean ± standard deviation over {value['frames']} test frames of the model {value['model']}; both "
-        "directions of a pair averaged. Covalent bonds are the topology of the frame of lowest energy; "
-        "hydrogen bonds are the three H···acceptor contacts of each pair.",
+        f"Mean ± standard deviation over {value['frames']} test frames, trained on random frames for "
+        f"{value['epochs']} epochs; both directions of a pair averaged. Covalent bonds are the topology of "
+        "the frame of lowest energy; hydrogen bonds are the three H···acceptor contacts of each pair.",
     )
 
 
