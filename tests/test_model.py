@@ -30,7 +30,7 @@ def dense(network, numbers, positions, table=False):
     """Energy and forces of one structure by the hand-written program."""
     program = DenseProgram(network.config)
     parameters = {name: value[None] for name, value in network.state_dict().items()}
-    prepared = program.prepare(parameters, table=table)
+    prepared = program.prepare(parameters, keep=table)
     forward = program.forward(prepared, numbers[None, None], positions[None, None])
     forces = program.forces(forward, program.adjoints(forward))
     return forward.atomic.sum(), forces[0, 0]

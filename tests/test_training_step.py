@@ -57,14 +57,15 @@ def test_gradient_is_that_of_automatic_differentiation(orders, bias):
 
 @pytest.mark.parametrize("orders", [(2,), (3,), (5,), (2, 3, 4)])
 @pytest.mark.parametrize("gamma", [20.0, 8.0])
-def test_float32_interpolates_its_overlaps_without_losing_digits(orders, gamma):
+@pytest.mark.parametrize("engine", ["auto", "dense"])
+def test_float32_interpolates_its_overlaps_without_losing_digits(orders, gamma, engine):
     """Enough pairs for the grid, some of them padding, some so far apart that the grid ends before them."""
-    network, index = small_network(3, orders=orders, gamma=gamma), torch.arange(6)[None]
+    network, index = small_network(3, orders=orders, gamma=gamma, overlap_features=64), torch.arange(6)[None]
     double = random_targets(1, 6, atoms=12)
     double = Targets(double.numbers, 1.5 * double.positions, double.energy, double.forces)
     single = Targets(double.numbers, *(t.float() for t in (double.positions, double.energy, double.forces)))
     exact = Stepper([copy.deepcopy(network)], double, Loss())
-    quick = Stepper([network.float()], single, Loss())
+    quick = Stepper([network.float()], single, Loss(), engine=engine)
     distance = torch.cdist(single.positions[0], single.positions[0])
     assert grid_pays(network.config, network.mu[None], distance)
     assert distance.max() > 8.0

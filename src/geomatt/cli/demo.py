@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, progress_bar
+from geomatt.cli.console import compile_fast_code, console, output, progress_bar
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset
@@ -49,6 +49,7 @@ def demo(
 
     folder = _free(out)
     dataset = ethanol()
+    compile_fast_code()
     result, test = _train(dataset, folder, epochs)
     potential = result.potential
     with progress_bar("testing on frames it never saw", len(test)) as advance:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output
+from geomatt.cli.console import compile_fast_code, console, output
 from geomatt.cli.options import PANEL as DATA
 from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, option, parse_keys, parse_pairs
 from geomatt.errors import GeomAttError
@@ -71,7 +71,7 @@ Bias = Annotated[bool | None, option("--bias/--no-bias", "Bias in the overlap fu
 Seed = Annotated[int | None, option("--seed", "Seed of initial weights and data order (0).", RUN)]
 Device = Annotated[str | None, option("--device", "cpu or cuda; cuda where there is one.", RUN)]
 Dtype = Annotated[str | None, option("--dtype", "float32 (default) or float64.", RUN)]
-Engine = Annotated[str | None, option("--engine", "auto, or dense: plain torch on a GPU, too.", RUN)]
+Engine = Annotated[str | None, option("--engine", "auto, or dense: plain torch, no compiled code.", RUN)]
 Out = Annotated[Path, option("--out", "Folder for the model and all that belongs to it.", RUN)]
 Config = Annotated[Path | None, option("--config", "Take settings from a run's config.toml.", RUN)]
 Resume = Annotated[bool, option("--resume", "Continue the run in --out, bit by bit.", RUN)]
@@ -288,6 +288,8 @@ def _run(
     base = load_base(config.base) if config.base else None
     board = tensorboard_callback(out) if tensorboard else None
     _describe(config, splits, out)
+    if config.device == "cpu" and config.engine == "auto":
+        compile_fast_code()
     try:
         with live_progress() as show:
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import output, progress_bar
+from geomatt.cli.console import compile_fast_code, output, progress_bar
 from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, parse_keys
 from geomatt.errors import GeomAttError
 
@@ -308,7 +308,11 @@ def _load(model: Path, device: str | None, dtype: str | None) -> Potential | Com
 
     from geomatt.model.files import load
 
-    return load(model, device or ("cuda" if torch.cuda.is_available() else "cpu"), dtype)
+    chosen = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    loaded = load(model, chosen, dtype)
+    if chosen == "cpu":
+        compile_fast_code()
+    return loaded
 
 
 def read_data(

@@ -29,11 +29,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geomatt.model import chain, streams
+from geomatt.model import streams
 from geomatt.model.config import ModelConfig
-from geomatt.model.grid import GridPairs, grid_pays
-from geomatt.model.pair_functions import AllPairs, Channels, PairFunctions, Streams
-from geomatt.model.table import Table, TabulatedPairs
+from geomatt.model.grid import GridPairs, Nodes, Places, grid_pays
+from geomatt.model.native import NativeAttention, native_serves
+from geomatt.model.pair_attention import ChainedAttention, PairAttention
+from geomatt.model.pair_functions import AllPairs, Channels
 
 Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
 
@@ -54,7 +55,7 @@ class Prepared:
     factors: list[Factors]  # [stream]
     folded: Tensor  # A (M, C, L'), all overlap functions
     plan: streams.Plan
-    table: Table | None
+    nodes: Nodes | None  # where they are kept
 
 
 @dataclass
@@ -65,8 +66,7 @@ class Forward:
     factors: list[Factors]  # [stream]
     numbers: Tensor  # (M, B, N)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
-    pairs: PairFunctions | TabulatedPairs
-    chains: list[chain.Chain]  # [stream]
+    pairs: PairAttention
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
     segments: list[streams.Segment]
     x: Tensor  # (M, B·N, S·V), the streams side by side
@@ -81,38 +81,36 @@ class Adjoints:
     hidden: Tensor
     moved: list[list[Tensor]]  # by α c, for each segment of layers
     g: list[Tensor]  # by the features at the end of each segment
-    alpha: list[Tensor]  # [stream] (R, N, N)
-    overlap: Streams
-    suffix: list[list[Tensor]]
+    distance: Tensor  # summed over both directions of a pair, (M·B, N, N)
 
 
 class DenseProgram:
     """The hand-written sweeps for one configuration. Holds no weights and no state."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        self.config = config
+    def __init__(self, config: ModelConfig, native: bool = True) -> None:
+        """`native`: pairs of atoms in compiled code where that serves; else all is plain torch."""
+        self.config, self.native = config, native
         self.streams, self.layers, self.width = len(config.orders), config.layers, config.features
         self.scale = config.spacing / self.streams
         self.channels = Channels(config)
 
     # ---- energies -----------------------------------------------------------------------------------
 
-    def prepare(self, p: Parameters, table: bool = False) -> Prepared:
-        """All that the weights alone decide; `table`: the overlap functions tabulated, for one network."""
+    def prepare(self, p: Parameters, keep: bool = False) -> Prepared:
+        """All that the weights alone decide; `keep`: of one network on a CPU, for many evaluations."""
         factors = self._factors(p)
         folded = self._fold(factors)
         plan = streams.plan(
             p["embedding"].repeat(self.streams, 1, 1), self._per_layer(p["W"]), self._per_layer(p["b"])
         )
-        made = Table(self.config, self.channels, p["mu"][0], folded[0]) if table else None
-        return Prepared(p, factors, folded, plan, made)
+        nodes = Nodes(self.config, self.channels, p["mu"], folded, keep=True) if keep else None
+        return Prepared(p, factors, folded, plan, nodes)
 
     def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> Forward:
         """Atomic energies of atoms (M, B, N) at (M, B, N, 3)."""
         p = prepared.parameters
         direction, pairs = self._pairs(prepared, numbers, positions)
-        chains = [chain.attention(x) for x in pairs.overlaps()]
-        alpha = self._by_layer([a for a, _ in chains])
+        alpha = self._by_layer(pairs.alpha())
 
         one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype)
         v, segments = streams.forward(one_hot.flatten(0, 1).repeat(self.streams, 1, 1), alpha, prepared.plan)
@@ -122,14 +120,11 @@ class DenseProgram:
         energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
         atomic = energy.view(numbers.shape) * (numbers > 0)
         return Forward(
-            p, prepared.factors, numbers, direction, pairs,
-            [c for _, c in chains], alpha, segments, x, hidden, atomic,
+            p, prepared.factors, numbers, direction, pairs, alpha, segments, x, hidden, atomic
         )  # fmt: skip
 
-    def _pairs(
-        self, prepared: Prepared, numbers: Tensor, positions: Tensor
-    ) -> tuple[Tensor, PairFunctions | TabulatedPairs]:
-        """Directions between atoms, and the functions of their distances."""
+    def _pairs(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> tuple[Tensor, PairAttention]:
+        """Directions between atoms, and what depends on their distances."""
         atoms = numbers.shape[2]
         r = positions.reshape(-1, atoms, 3)
         difference = r[:, :, None] - r[:, None]  # (M·B, N, N, 3)
@@ -139,11 +134,16 @@ class DenseProgram:
         mask = (numbers > 0).view(-1, atoms)
         real = mask[:, :, None] & mask[:, None]
         unit = difference * inverse[..., None]
-        if prepared.table is not None:
-            return unit, prepared.table.pairs(squared * inverse, real)
         distance, mu = squared * inverse, prepared.parameters["mu"]
-        kind = GridPairs if grid_pays(self.config, mu, distance) else AllPairs
-        return unit, kind(self.config, self.channels, mu, prepared.folded, distance, real)
+        nodes, functions = prepared.nodes, (self.config, self.channels, mu, prepared.folded)
+        if nodes is None and grid_pays(self.config, mu, distance):
+            nodes = Nodes(*functions)
+        if nodes is None:
+            return unit, ChainedAttention(AllPairs(*functions, distance, real))
+        places = Places(nodes, distance, real)
+        if self.native and native_serves(self.channels, mu.dtype):
+            return unit, NativeAttention(places)
+        return unit, ChainedAttention(GridPairs(places))
 
     def _at_zero(self, p: Parameters) -> Tensor:
         """Φ̂(0), (M, L)."""
@@ -179,20 +179,15 @@ class DenseProgram:
     # ---- forces -------------------------------------------------------------------------------------
 
     def adjoints(self, f: Forward) -> Adjoints:
-        """∂E/∂ of the hidden layer, the features, α and every overlap."""
+        """∂E/∂ of the hidden layer, the features and the distances."""
         hidden = torch.sigmoid(f.hidden) * f.parameters["output.weight"] * _mask(f)
         g = self._by_stream(hidden @ f.parameters["hidden.weight"])
         alphas, moved, ends = streams.adjoints(f.segments, g)
-        alpha = self._stream_first(alphas)
-        pairs = [chain.adjoints(c, a) for c, a in zip(f.chains, alpha, strict=True)]
-        return Adjoints(
-            hidden, moved, ends, alpha, [bars for bars, _ in pairs], [suffix for _, suffix in pairs]
-        )
+        return Adjoints(hidden, moved, ends, f.pairs.by_distance(self._stream_first(alphas)))
 
     def forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""
-        both = f.pairs.by_distance(a.overlap)  # (M·B, N, N)
-        return -(both[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
+        return -(a.distance[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
 
     # ---- gradient of a loss -------------------------------------------------------------------------
 
@@ -205,16 +200,9 @@ class DenseProgram:
         atoms = f.numbers.shape[2]
         r_dot = by_forces.reshape(-1, atoms, 3)
         d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)
-        if isinstance(f.pairs, TabulatedPairs):
-            raise TypeError("a table has no gradients by the weights it was made from")
-        tangents = f.pairs.tangents(d_dot)
-        dots = [chain.attention_dot(c, x_dot) for c, x_dot in zip(f.chains, tangents, strict=True)]
+        alpha_dot = self._by_layer(f.pairs.alpha_dot(d_dot))
         grads: dict[str, Tensor] = {}
-        alpha_hat = self._stream_gradients(f, a, by_energy, self._by_layer([d for d, _ in dots]), grads)
-        hats = (
-            chain.hats(c, dots[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]) for s, c in enumerate(f.chains)
-        )
-        by_a = f.pairs.gradient(hats, a.overlap, d_dot)
+        by_a = f.pairs.gradient(self._stream_gradients(f, a, by_energy, alpha_dot, grads))
         at_zero = self._at_zero(f.parameters)
         for s, (start, modules, width) in enumerate(self.channels.streams):
             part = by_a[:, start : start + modules * self.layers * width]

@@ -74,7 +74,7 @@ class Evaluator:
             # A table errs by less than float32's resolution; who asks for float64 wants all of its digits.
             table = self.table and mu.device.type == "cpu" and mu.dtype == torch.float32
             parameters = {name: value[None] for name, value in self.network.state_dict().items()}
-            self._prepared = self.program.prepare(parameters, table=table)
+            self._prepared = self.program.prepare(parameters, keep=table)
         return self._prepared
 
 

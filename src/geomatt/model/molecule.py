@@ -1,7 +1,7 @@
 """Energies and forces of one list of atoms, laid out for a compiler: constants folded, loops to be fused.
 
-The numbers are those of `dense` with a table. What differs is how they are come by, because here a compiler
-turns sums of products into loops without storing what is in between, and because the atoms are known:
+The numbers are those of `dense` with nodes that are kept. What differs is how they are come by, because here
+a compiler turns sums of products into loops without storing what is in between, and the atoms are known:
 
 * Forces ask for the slopes of half of the pairs only: both directions have the same distance.
 * Products per channel keep the channels last, the direction in which a processor works on many at once.
@@ -28,21 +28,19 @@ class FixedMolecule(nn.Module):
     def __init__(self, network: GeometricAttention, numbers: Tensor) -> None:
         super().__init__()
         parameters = {name: value.detach()[None] for name, value in network.state_dict().items()}
-        prepared = DenseProgram(network.config).prepare(parameters, table=True)
-        if prepared.table is None:
-            raise TypeError("a table was asked for")
-        table, plan = prepared.table, prepared.plan
-        self.step, self.last = table.step, table.last
+        prepared = DenseProgram(network.config).prepare(parameters, keep=True)
+        if prepared.nodes is None:
+            raise TypeError("nodes were asked for")
+        nodes, plan = prepared.nodes, prepared.plan
+        self.step, self.last = nodes.step, nodes.last
         self.orders = network.config.orders
         self.segments = [len(vectors) for vectors in plan.vectors]  # layers of each
         self.tables: list[list[Tensor]] = []  # [stream][module] (L, rows, F)
-        for start, modules, width in table.channels.streams:
-            part = table.rows[:, start : start + modules * network.config.layers * width]
-            groups = part.unflatten(1, (modules, -1, width)).permute(1, 2, 0, 3)
-            self.tables.append([group.contiguous() for group in groups])
+        for table, (_, modules, width) in zip(nodes.tables, nodes.channels.streams, strict=True):
+            self.tables.append([part.clone() for part in table.view(modules, -1, nodes.rows, width)])
 
         count, streams = len(numbers), len(self.orders)
-        one_hot = (numbers[:, None] == parameters["elements"][0]).to(table.rows.dtype)
+        one_hot = (numbers[:, None] == parameters["elements"][0]).to(network.mu.dtype)
         self.start = functional.pad(one_hot, (1, 0), value=1.0).expand(streams, -1, -1).contiguous()
         self.ends = plan.ends[:-1]
         hidden = parameters["hidden.weight"][0].unflatten(1, (streams, -1))  # (H, S, V)

@@ -77,7 +77,7 @@ class TrainConfig:
     seed: int = _group("machine", 0)  # initial weights and data order
     device: str = "cpu"
     dtype: str = "float32"
-    engine: str = "auto"  # auto: fused kernels on a GPU that has them | dense: plain torch everywhere
+    engine: str = "auto"  # auto: fused kernels on a GPU, compiled code on a CPU | dense: plain torch
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "orders", tuple(self.orders))

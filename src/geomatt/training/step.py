@@ -121,9 +121,9 @@ class Stepper:
         eps: float = 1e-8,
         engine: str = "auto",
     ) -> None:
-        """`engine`: "auto" takes the fused kernels on a GPU that has them; "dense" is plain torch."""
+        """`engine`: "auto" takes fused kernels on a GPU, compiled code on a CPU; "dense" is plain torch."""
         self.networks, self.targets, self.loss, self.ema_decay = list(networks), targets, loss, ema_decay
-        self.program = DenseProgram(networks[0].config)
+        self.program = DenseProgram(networks[0].config, native=engine == "auto")
         self.theta, self.parameters = _flatten(self.networks)
         self.names = [name for name, _ in networks[0].named_parameters()]
         self.trainable = _trainable_mask(networks[0], self.theta)
