@@ -29,12 +29,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geomatt.model import streams
+from geomatt.model import chain, streams
 from geomatt.model.config import ModelConfig
 from geomatt.model.grid import GridPairs, Nodes, Places, grid_pays
-from geomatt.model.native import NativeAttention, native_serves
-from geomatt.model.pair_attention import ChainedAttention, PairAttention
-from geomatt.model.pair_functions import AllPairs, Channels
+from geomatt.model.pair_functions import AllPairs, Channels, PairFunctions, Streams
 
 Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
 
@@ -66,7 +64,8 @@ class Forward:
     factors: list[Factors]  # [stream]
     numbers: Tensor  # (M, B, N)
     direction: Tensor  # (M·B, N, N, 3), unit vectors from j to i; zero where atoms coincide
-    pairs: PairAttention
+    pairs: PairFunctions
+    chains: list[chain.Chain]  # [stream]
     alpha: list[Tensor]  # [layer] (S·M·B, N, N), without the factor Δd / N_S
     segments: list[streams.Segment]
     x: Tensor  # (M, B·N, S·V), the streams side by side
@@ -81,15 +80,16 @@ class Adjoints:
     hidden: Tensor
     moved: list[list[Tensor]]  # by α c, for each segment of layers
     g: list[Tensor]  # by the features at the end of each segment
-    distance: Tensor  # summed over both directions of a pair, (M·B, N, N)
+    alpha: list[Tensor]  # [stream] (R, N, N)
+    overlap: Streams
+    suffix: list[list[Tensor]]
 
 
 class DenseProgram:
     """The hand-written sweeps for one configuration. Holds no weights and no state."""
 
-    def __init__(self, config: ModelConfig, native: bool = True) -> None:
-        """`native`: pairs of atoms in compiled code where that serves; else all is plain torch."""
-        self.config, self.native = config, native
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
         self.streams, self.layers, self.width = len(config.orders), config.layers, config.features
         self.scale = config.spacing / self.streams
         self.channels = Channels(config)
@@ -110,7 +110,8 @@ class DenseProgram:
         """Atomic energies of atoms (M, B, N) at (M, B, N, 3)."""
         p = prepared.parameters
         direction, pairs = self._pairs(prepared, numbers, positions)
-        alpha = self._by_layer(pairs.alpha())
+        chains = [chain.attention(x) for x in pairs.overlaps()]
+        alpha = self.by_layer([a for a, _ in chains])
 
         one_hot = (numbers[..., None] == p["elements"][:, None, None]).to(positions.dtype)
         v, segments = streams.forward(one_hot.flatten(0, 1).repeat(self.streams, 1, 1), alpha, prepared.plan)
@@ -120,11 +121,12 @@ class DenseProgram:
         energy = torch.baddbmm(p["output.bias"][:, None], active, p["output.weight"].mT)
         atomic = energy.view(numbers.shape) * (numbers > 0)
         return Forward(
-            p, prepared.factors, numbers, direction, pairs, alpha, segments, x, hidden, atomic
+            p, prepared.factors, numbers, direction, pairs,
+            [c for _, c in chains], alpha, segments, x, hidden, atomic,
         )  # fmt: skip
 
-    def _pairs(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> tuple[Tensor, PairAttention]:
-        """Directions between atoms, and what depends on their distances."""
+    def _pairs(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> tuple[Tensor, PairFunctions]:
+        """Directions between atoms, and the functions of their distances."""
         atoms = numbers.shape[2]
         r = positions.reshape(-1, atoms, 3)
         difference = r[:, :, None] - r[:, None]  # (M·B, N, N, 3)
@@ -136,14 +138,11 @@ class DenseProgram:
         unit = difference * inverse[..., None]
         distance, mu = squared * inverse, prepared.parameters["mu"]
         nodes, functions = prepared.nodes, (self.config, self.channels, mu, prepared.folded)
-        if nodes is None and grid_pays(self.config, mu, distance):
+        if nodes is None and grid_pays(self.config, mu, positions):
             nodes = Nodes(*functions)
         if nodes is None:
-            return unit, ChainedAttention(AllPairs(*functions, distance, real))
-        places = Places(nodes, distance, real)
-        if self.native and native_serves(self.channels, mu.dtype):
-            return unit, NativeAttention(places)
-        return unit, ChainedAttention(GridPairs(places))
+            return unit, AllPairs(*functions, distance, real)
+        return unit, GridPairs(Places(nodes, distance, real))
 
     def _at_zero(self, p: Parameters) -> Tensor:
         """Φ̂(0), (M, L)."""
@@ -171,23 +170,28 @@ class DenseProgram:
             parts.append(a.reshape(len(a), -1, a.shape[-1]))
         return torch.cat(parts, 1)
 
-    def attention(self, f: Forward) -> list[list[Tensor]]:
-        """α[stream][layer] (B, N, N), for one member."""
-        by_layer = [self.scale * a.view(self.streams, -1, *a.shape[1:]) for a in f.alpha]
+    def attention(self, alpha: list[Tensor]) -> list[list[Tensor]]:
+        """α[stream][layer] (B, N, N) of one member, from [layer] (S·B, N, N) without its factor."""
+        by_layer = [self.scale * a.view(self.streams, -1, *a.shape[1:]) for a in alpha]
         return [[alpha[s] for alpha in by_layer] for s in range(self.streams)]
 
     # ---- forces -------------------------------------------------------------------------------------
 
     def adjoints(self, f: Forward) -> Adjoints:
-        """∂E/∂ of the hidden layer, the features and the distances."""
+        """∂E/∂ of the hidden layer, the features, α and every overlap."""
         hidden = torch.sigmoid(f.hidden) * f.parameters["output.weight"] * _mask(f)
         g = self._by_stream(hidden @ f.parameters["hidden.weight"])
         alphas, moved, ends = streams.adjoints(f.segments, g)
-        return Adjoints(hidden, moved, ends, f.pairs.by_distance(self._stream_first(alphas)))
+        alpha = self._stream_first(alphas)
+        pairs = [chain.adjoints(c, a) for c, a in zip(f.chains, alpha, strict=True)]
+        return Adjoints(
+            hidden, moved, ends, alpha, [bars for bars, _ in pairs], [suffix for _, suffix in pairs]
+        )
 
     def forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""
-        return -(a.distance[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
+        both = f.pairs.by_distance(a.overlap)  # (M·B, N, N)
+        return -(both[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
 
     # ---- gradient of a loss -------------------------------------------------------------------------
 
@@ -200,14 +204,14 @@ class DenseProgram:
         atoms = f.numbers.shape[2]
         r_dot = by_forces.reshape(-1, atoms, 3)
         d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)
-        alpha_dot = self._by_layer(f.pairs.alpha_dot(d_dot))
+        tangents = f.pairs.tangents(d_dot)
+        dots = [chain.attention_dot(c, x_dot) for c, x_dot in zip(f.chains, tangents, strict=True)]
         grads: dict[str, Tensor] = {}
-        by_a = f.pairs.gradient(self._stream_gradients(f, a, by_energy, alpha_dot, grads))
-        at_zero = self._at_zero(f.parameters)
-        for s, (start, modules, width) in enumerate(self.channels.streams):
-            part = by_a[:, start : start + modules * self.layers * width]
-            self._unfold(f.factors[s], at_zero, s, part.unflatten(1, (modules, self.layers, width)), grads)
-        return grads
+        alpha_hat = self._stream_gradients(f, a, by_energy, self.by_layer([d for d, _ in dots]), grads)
+        hats = (
+            chain.hats(c, dots[s][1], a.suffix[s], a.alpha[s], alpha_hat[s]) for s, c in enumerate(f.chains)
+        )
+        return grads | self.unfold(f.parameters, f.factors, f.pairs.gradient(hats, a.overlap, d_dot))
 
     def _stream_gradients(
         self, f: Forward, a: Adjoints, by_energy: Tensor, alpha_dot: list[Tensor], grads: dict[str, Tensor]
@@ -231,23 +235,31 @@ class DenseProgram:
 
         g_hat = self._by_stream(hidden_hat @ p["hidden.weight"])
         found = streams.gradients(f.segments, g_hat, a.g, a.moved, alpha_dot, c_dot)
-        grads["W"] = self._member_first(found.weight)
-        grads["b"] = self._member_first(found.bias)
-        grads["embedding"] = found.embedding.unflatten(0, (self.streams, -1)).sum(0)
+        grads |= self.by_vectors(found.weight, found.bias, found.embedding)
         return self._stream_first(found.alpha_hat)
 
-    def _unfold(
-        self, factors: Factors, at_zero: Tensor, s: int, by_folded: Tensor, grads: dict[str, Tensor]
-    ) -> None:
-        """From ∂loss/∂A (M, k − 1, layers, F, L') to Q, q, K and k; for k = 2 one A serves all f."""
-        by_a, size = by_folded.transpose(1, 2), self.config.basis_size  # (M, layers, k − 1, F, L')
-        by_weight = factors.constant[..., None] * by_a
-        by_constant = (by_a * factors.weight).sum(-1)
-        grads[f"overlaps.{s}.K"] = by_weight[..., :size]
-        grads[f"overlaps.{s}.Q"] = by_constant[..., None] * at_zero[:, None, None, None]
-        if self.config.bias:
-            grads[f"overlaps.{s}.k"] = by_weight[..., size]
-            grads[f"overlaps.{s}.q"] = by_constant
+    def by_vectors(self, weight: list[Tensor], bias: list[Tensor], embedding: Tensor) -> dict[str, Tensor]:
+        """From gradients by what the streams are made of, [layer] (S·M, ...), to the network's own."""
+        return {
+            "W": self._member_first(weight),
+            "b": self._member_first(bias),
+            "embedding": embedding.unflatten(0, (self.streams, -1)).sum(0),
+        }
+
+    def unfold(self, p: Parameters, factors: list[Factors], by_a: Tensor) -> dict[str, Tensor]:
+        """From ∂loss/∂A (M, C, L') to Q, q, K and k; for k = 2 one A serves all f."""
+        at_zero, size, grads = self._at_zero(p), self.config.basis_size, {}
+        for s, (start, modules, width) in enumerate(self.channels.streams):
+            part = by_a[:, start : start + modules * self.layers * width]
+            by_folded = part.unflatten(1, (modules, self.layers, width)).transpose(1, 2)
+            by_weight = factors[s].constant[..., None] * by_folded  # (M, layers, k − 1, F, L')
+            by_constant = (by_folded * factors[s].weight).sum(-1)
+            grads[f"overlaps.{s}.K"] = by_weight[..., :size]
+            grads[f"overlaps.{s}.Q"] = by_constant[..., None] * at_zero[:, None, None, None]
+            if self.config.bias:
+                grads[f"overlaps.{s}.k"] = by_weight[..., size]
+                grads[f"overlaps.{s}.q"] = by_constant
+        return grads
 
     # ---- layouts ------------------------------------------------------------------------------------
 
@@ -255,7 +267,7 @@ class DenseProgram:
         """From W or b (M, S, layers, ...) to [layer] (S·M, ...), with the factor Δd / N_S of α."""
         return list((self.scale * x).movedim(2, 0).transpose(1, 2).flatten(1, 2))
 
-    def _by_layer(self, alpha: list[Tensor]) -> list[Tensor]:
+    def by_layer(self, alpha: list[Tensor]) -> list[Tensor]:
         """From [stream] (R, N, N) to [layer] (S·M·B, N, N)."""
         atoms = alpha[0].shape[-1]
         stacked = torch.stack([a.view(self.layers, -1, atoms, atoms) for a in alpha], 1)

@@ -140,8 +140,9 @@ class GridPairs(PairFunctions):
         return source, (6 * start + six * count).mT.flatten()
 
 
-def grid_pays(config: ModelConfig, mu: Tensor, distance: Tensor) -> bool:
-    """Whether the grid serves networks with `mu` (M, L) at such distances, with less work than all pairs."""
-    if len(mu) > 1 or distance.device.type != "cpu" or distance.dtype != torch.float32:
+def grid_pays(config: ModelConfig, mu: Tensor, positions: Tensor) -> bool:
+    """Whether the grid serves networks with `mu` (M, L) at (..., N, 3), with less work than all pairs."""
+    if len(mu) > 1 or positions.device.type != "cpu" or positions.dtype != torch.float32:
         return False
-    return distance.numel() > 3 * (config.d_max + 1.0) * math.sqrt(config.gamma) / TRAINING_STEP
+    pairs = positions.numel() // 3 * positions.shape[-2]
+    return pairs > 3 * (config.d_max + 1.0) * math.sqrt(config.gamma) / TRAINING_STEP

@@ -12,6 +12,7 @@ from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.dense import DenseProgram, Prepared
 from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.native import NativeProgram, NativeWeights
 from geomatt.model.sparse import sparse_atomic_energies, sparse_energy_and_forces
 
 Path = Literal["auto", "dense", "sparse"]
@@ -44,7 +45,8 @@ class Evaluator:
         """`table`: tabulate the overlap functions where that can pay; it costs a few evaluations."""
         self.network, self.table = network, table
         self.program = DenseProgram(network.config)
-        self._prepared: Prepared | None = None
+        self.native = NativeProgram(self.program)
+        self._prepared: Prepared | NativeWeights | None = None
 
     @torch.no_grad()
     def __call__(self, batch: Batch, *, forces: bool, attention: bool, path: Path = "auto") -> Inferred:
@@ -59,22 +61,30 @@ class Evaluator:
         return _sparse(self.network, batch, forces)
 
     def _dense(self, batch: Batch, forces: bool, attention: bool) -> Inferred:
-        program = self.program
-        forward = program.forward(self._prepare(), batch.numbers[None], batch.positions[None])
+        program, prepared = self.program, self._prepare(batch)
+        if isinstance(prepared, NativeWeights):
+            work = self.native.batch(prepared, batch.numbers, batch.positions)
+            atomic = work.energies()
+            alpha = program.attention(work.alpha()) if attention else None
+            return Inferred(atomic, work.forces() if forces else None, None, alpha)
+        forward = program.forward(prepared, batch.numbers[None], batch.positions[None])
         return Inferred(
             forward.atomic[0],
             program.forces(forward, program.adjoints(forward))[0] if forces else None,
             None,
-            program.attention(forward) if attention else None,
+            program.attention(forward.alpha) if attention else None,
         )
 
-    def _prepare(self) -> Prepared:
+    def _prepare(self, batch: Batch) -> Prepared | NativeWeights:
         if self._prepared is None:
             mu = self.network.mu
-            # A table errs by less than float32's resolution; who asks for float64 wants all of its digits.
-            table = self.table and mu.device.type == "cpu" and mu.dtype == torch.float32
+            # Nodes err by less than float32's resolution; who asks for float64 wants all of its digits.
+            keep = self.table and mu.device.type == "cpu" and mu.dtype == torch.float32
             parameters = {name: value[None] for name, value in self.network.state_dict().items()}
-            self._prepared = self.program.prepare(parameters, keep=table)
+            if keep and self.native.serves(parameters, batch.positions, keep=True):
+                self._prepared = self.native.weights(parameters, keep=True)
+            else:
+                self._prepared = self.program.prepare(parameters, keep=keep)
         return self._prepared
 
 

@@ -1,91 +1,248 @@
-"""`PairAttention` in compiled code (native.cpp), for one float32 network on a CPU.
+"""The sweeps of `dense` in compiled code (native_code/), for one float32 network on a CPU.
 
-Nodes and places are those of `grid`, and so are the numbers; see there.
+What the weights alone decide is worked out in torch, by `DenseProgram`, and so is the way from the compiled
+code's results to the gradients by the weights. In between nothing is torch: see native.cpp.
 """
 
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from geomatt.model.grid import Places
+from geomatt.model import streams
+from geomatt.model.dense import DenseProgram, Parameters, Prepared
+from geomatt.model.grid import Nodes, grid_pays
 from geomatt.model.native_library import library
-from geomatt.model.pair_attention import PairAttention
-from geomatt.model.pair_functions import Channels
 
 LANES = 8  # channels come in groups of so many, or one by one where there is only one
 
-SIZES = ("atoms", "structures", "layers", "modules", "width", "rows", "threads")
-INPUTS = ("table", "cell", "value", "slope")
-WORK = ("prefix", "suffix", "prefix_dots", "bars", "hats")
-
 
 class _Stream(ctypes.Structure):
-    """As `Stream` in native.cpp."""
+    """As `Stream` in chains.hpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in SIZES),
-        *((name, ctypes.c_void_p) for name in (*INPUTS, *WORK)),
+        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "modules", "width", "rows")),
+        *((name, ctypes.c_void_p) for name in ("table", "cell", "value", "slope")),
+        *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars", "hats")),
+        *((name, ctypes.c_void_p) for name in ("alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull")),
+        ("by_table", ctypes.c_void_p),
     ]
 
 
-class NativeAttention(PairAttention):
-    """α and its derivatives, a structure and layer at a time."""
+class _Program(ctypes.Structure):
+    """As `Program` in native.cpp."""
 
-    def __init__(self, places: Places) -> None:
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "streams", "first")),
+        *((name, ctypes.c_int32) for name in ("last_node", "hidden", "threads")),
+        ("step", ctypes.c_double),
+        ("stream", ctypes.POINTER(_Stream)),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("numbers", "positions", "start", "into", "from", "bias", "output")
+        ),
+        *((name, ctypes.c_void_p) for name in ("cell", "value", "slope", "direction")),
+        *((name, ctypes.c_void_p) for name in ("c", "c_bar", "c_dot", "c_hat")),
+        *((name, ctypes.c_void_p) for name in ("act", "sigmoid", "hidden_bar", "hidden_hat", "by_output")),
+        *((name, ctypes.c_void_p) for name in ("atomic", "forces", "energy_label", "force_label")),
+        *((name, ctypes.c_void_p) for name in ("energy_weight", "force_weight", "energy_error", "d_dot")),
+    ]
+
+
+@dataclass
+class NativeWeights:
+    """What compiled code wants to know of the weights, worked out once for as long as they stay."""
+
+    prepared: Prepared
+    nodes: Nodes
+    into: Tensor  # (S · R, H), the streams' vectors times the weights of the hidden layer
+    onto: Tensor  # its transpose
+    bias: Tensor  # (H,)
+    output: Tensor  # (H + 2,), the output's weights, its bias, and the shift of the softplus
+
+
+class NativeProgram:
+    """Energies, forces and gradients of one network by compiled code."""
+
+    def __init__(self, program: DenseProgram) -> None:
+        self.program, self.config = program, program.config
+
+    def serves(self, p: Parameters, positions: Tensor, keep: bool = False) -> bool:
+        """Whether compiled code can be had, and is the better way for such networks and batches.
+
+        `keep` as in `weights`.
+        """
+        config, (members, elements) = self.config, p["elements"].shape
+        fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.program.channels.streams)
+        short = (1 + elements) << config.layers <= streams.WIDEST  # else features are formed in between
+        if members > 1 or not fits or not short or positions.dtype != torch.float32:
+            return False
+        return (keep or grid_pays(config, p["mu"], positions)) and library() is not None
+
+    def weights(self, p: Parameters, keep: bool = False) -> NativeWeights:
+        """All that the weights alone decide; `keep`: for many evaluations."""
+        prepared = self.program.prepare(p, keep=keep)
+        nodes = prepared.nodes or Nodes(self.config, self.program.channels, p["mu"], prepared.folded)
+        (vectors,) = prepared.plan.ends  # (S, R, V)
+        into = torch.bmm(vectors, self._hidden(p).mT).flatten(0, 1)
+        output = torch.cat(
+            [p["output.weight"].flatten(), p["output.bias"].flatten(), p["softplus_shift"].flatten()]
+        )
+        return NativeWeights(
+            prepared, nodes, into, into.mT.contiguous(), p["hidden.bias"][0].contiguous(), output
+        )
+
+    def _hidden(self, p: Parameters) -> Tensor:
+        """The weights of the hidden layer by stream, (S, H, V)."""
+        return p["hidden.weight"][0].unflatten(1, (len(self.config.orders), -1)).transpose(0, 1)
+
+    def batch(self, weights: NativeWeights, numbers: Tensor, positions: Tensor) -> NativeBatch:
+        """Structures (B, N) at (B, N, 3), to be asked for energies, then forces, then a gradient."""
+        return NativeBatch(self, weights, numbers, positions)
+
+
+class NativeBatch:
+    """Structures with the arrays in which compiled code works on them."""
+
+    def __init__(
+        self, program: NativeProgram, weights: NativeWeights, numbers: Tensor, positions: Tensor
+    ) -> None:
         found = library()
         if found is None:
-            raise RuntimeError("there is no compiled code; ask native_serves first")
-        self.library, self.nodes, self.shape = found, places.nodes, places.shape
-        structures, atoms, _ = places.shape
-        layers = self.nodes.channels.layers
-        cell = places.cell.to(torch.int32)
-        value, slope = places.value.mT.contiguous(), places.slope.mT.contiguous()  # (P, 6)
-        self.streams: list[_Stream] = []
-        self.kept: list[tuple[Tensor, ...]] = []  # what the streams point to
-        for table, (_, modules, width) in zip(self.nodes.tables, self.nodes.channels.streams, strict=True):
-            units = layers * structures
-            inner = (max(0, modules - 2), units, atoms * atoms, width)
-            folded = (modules, units, atoms * (atoms + 1) // 2, width)
-            work = (table.new_empty(shape) for shape in (inner, inner, inner, folded, folded))
-            kept = (table, cell, value, slope, *work)
-            sizes = atoms, structures, layers, modules, width, self.nodes.rows, torch.get_num_threads()
-            self.streams.append(_Stream(*sizes, *(tensor.data_ptr() for tensor in kept)))
-            self.kept.append(kept)
+            raise RuntimeError("there is no compiled code; ask NativeProgram.serves first")
+        self.library, self.program, self.w = found, program, weights
+        self.config = program.config
+        self.structures, self.atoms = numbers.shape
+        self.arrays: dict[str, Tensor] = {}
+        elements = weights.prepared.parameters["elements"]
+        one_hot = (numbers[..., None] == elements[0]).to(positions.dtype)
+        given = {
+            "numbers": numbers.contiguous(), "positions": positions.contiguous(),
+            "start": functional.pad(one_hot, (1, 0), value=1.0), "into": weights.into, "from": weights.onto,
+            "bias": weights.bias, "output": weights.output,
+        }  # fmt: skip
+        first = 1 + elements.shape[1]
+        layers, count = self.config.layers, len(self.config.orders)
+        pairs, hidden = (self.structures, self.atoms, self.atoms), weights.into.shape[1]
+        self.p = _Program(
+            self.atoms, self.structures, layers, count, first, weights.nodes.last, hidden,
+            torch.get_num_threads(), weights.nodes.step,
+        )  # fmt: skip
+        self._point(self.p, given)
+        self.new("cell", *pairs, dtype=torch.int32)
+        for name, size in (("value", 6), ("slope", 6), ("direction", 3)):
+            self.new(name, *pairs, size)
+        self.new("c", *numbers.shape, len(weights.into))
+        self.new("act", *numbers.shape, hidden)
+        self.new("sigmoid", *numbers.shape, hidden)
+        self.new("atomic", *numbers.shape)
+        self.streams = (_Stream * count)()
+        self.p.stream = self.streams
+        units = layers * self.structures
+        for s, (_, modules, width) in enumerate(weights.nodes.channels.streams):
+            stream = self.streams[s]
+            stream.atoms, stream.structures, stream.layers = self.atoms, self.structures, layers
+            stream.modules, stream.width, stream.rows = modules, width, weights.nodes.rows
+            stream.cell, stream.value, stream.slope = self.p.cell, self.p.value, self.p.slope
+            self._point(stream, {"table": weights.nodes.tables[s]}, s)
+            self.new_in(s, "prefix", max(0, modules - 2), units, self.atoms, self.atoms, width)
+            self.new_in(s, "alpha", units, self.atoms, self.atoms)
+
+    def energies(self) -> Tensor:
+        """Atomic energies (B, N)."""
+        self.library.geomatt_energies(ctypes.byref(self.p))
+        return self.arrays["atomic"]
 
     def alpha(self) -> list[Tensor]:
-        return [self._call("attention", s) for s in range(len(self.streams))]
+        """α, [layer] (S·B, N, N) without its factor, after the energies."""
+        return self.program.program.by_layer(
+            [self.arrays[f"alpha.{s}"] for s in range(len(self.config.orders))]
+        )
 
-    def by_distance(self, alpha_bar: list[Tensor]) -> Tensor:
-        self.alpha_bar = [bar.contiguous() for bar in alpha_bar]
-        parts = [self._call("by_distance", s, bar) for s, bar in enumerate(self.alpha_bar)]
-        return torch.stack(parts).view(-1, *self.shape).sum(0)
+    def forces(self) -> Tensor:
+        """Forces (B, N, 3), after the energies."""
+        shape, hidden = (self.structures, self.atoms), self.p.hidden
+        self.new("c_bar", *shape, len(self.w.into))
+        self.new("hidden_bar", *shape, hidden)
+        self.new("forces", *shape, 3)
+        for s, (_, modules, width) in enumerate(self.w.nodes.channels.streams):
+            units, pairs = self.config.layers * self.structures, self.atoms * (self.atoms + 1) // 2
+            self.new_in(s, "suffix", max(0, modules - 2), units, self.atoms, self.atoms, width)
+            self.new_in(s, "bars", modules, units, pairs, width)
+            self.new_in(s, "alpha_bar", units, self.atoms, self.atoms)
+            self.new_in(s, "pull", units, self.atoms, self.atoms)
+        self.library.geomatt_forces(ctypes.byref(self.p))
+        return self.arrays["forces"]
 
-    def alpha_dot(self, d_dot: Tensor) -> list[Tensor]:
-        self.d_dot = d_dot.contiguous()
-        return [self._call("attention_dot", s, self.d_dot) for s in range(len(self.streams))]
+    def gradient(
+        self, energy: Tensor, forces: Tensor | None, energy_weight: Tensor, force_weight: Tensor
+    ) -> tuple[dict[str, Tensor], Tensor, Tensor | None]:
+        """The loss's gradient by every parameter, and the errors of energies and forces; after the forces.
 
-    def gradient(self, alpha_hat: list[Tensor]) -> Tensor:
-        by_tables = []
-        for s, hat in enumerate(alpha_hat):
-            by_table = torch.empty_like(self.nodes.tables[s])
-            self._call("gradient", s, self.alpha_bar[s], hat.contiguous(), self.d_dot, out=by_table)
-            by_tables.append(by_table)
-        return self.nodes.by_functions(by_tables)
+        Labels (B,) and (B, N, 3); the loss's slopes by energies and forces are the weights (B,) times errors.
+        """
+        shape, hidden = (self.structures, self.atoms), self.p.hidden
+        given = {"energy_label": energy, "energy_weight": energy_weight, "force_weight": force_weight}
+        if forces is not None:
+            given["force_label"] = forces
+        self._point(self.p, {name: value.contiguous() for name, value in given.items()})
+        for name, size in (("c_dot", len(self.w.into)), ("c_hat", len(self.w.into))):
+            self.new(name, *shape, size)
+        for name in ("hidden_hat", "by_output"):
+            self.new(name, *shape, hidden)
+        self.new("energy_error", self.structures)
+        self.new("d_dot", self.structures, self.atoms, self.atoms)
+        for s, (_, modules, width) in enumerate(self.w.nodes.channels.streams):
+            units, pairs = self.config.layers * self.structures, self.atoms * (self.atoms + 1) // 2
+            self.new_in(s, "prefix_dots", max(0, modules - 2), units, self.atoms, self.atoms, width)
+            self.new_in(s, "hats", modules, units, pairs, width)
+            self.new_in(s, "alpha_dot", units, self.atoms, self.atoms)
+            self.new_in(s, "alpha_hat", units, self.atoms, self.atoms)
+            self.new_in(s, "by_table", *self.w.nodes.tables[s].shape)
+        self.library.geomatt_gradient(ctypes.byref(self.p))
+        errors = self.arrays["energy_error"], None if forces is None else self.arrays["forces"]
+        return self._by_weights(energy_weight), *errors
 
-    def _call(self, name: str, s: int, *inputs: Tensor, out: Tensor | None = None) -> Tensor:
-        """A function of the library on stream s; the result is like α, (R, N, N), unless `out` is given."""
-        if out is None:
-            structures, atoms, _ = self.shape
-            out = self.nodes.tables[s].new_empty(self.streams[s].layers * structures, atoms, atoms)
-        pointers = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (*inputs, out))
-        getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.streams[s]), *pointers)
-        return out
+    def _by_weights(self, energy_weight: Tensor) -> dict[str, Tensor]:
+        """From what compiled code leaves to the gradients by the network's own weights."""
+        program, prepared = self.program.program, self.w.prepared
+        p, plan, count = prepared.parameters, prepared.plan, len(self.config.orders)
+        flat = {name: self.arrays[name].flatten(0, 1) for name in ("c", "c_dot", "hidden_bar", "hidden_hat")}
+        by_into = flat["c"].mT @ flat["hidden_hat"]
+        by_into = by_into.addmm_(flat["c_dot"].mT, flat["hidden_bar"], alpha=-1.0).unflatten(0, (count, -1))
+        t_hat = torch.bmm(by_into, self.program._hidden(p))  # (S, R, V)
+        by_hidden = torch.bmm(by_into.mT, plan.ends[0])  # (S, H, V)
+        weight: list[Tensor] = []
+        bias: list[Tensor] = []
+        for vectors, w in zip(reversed(plan.vectors[0]), reversed(plan.weight), strict=True):
+            t_hat, by_w, by_b = streams.vectors_back(t_hat, vectors, w)
+            weight.insert(0, by_w)
+            bias.insert(0, by_b)
+        real = (self.arrays["numbers"] > 0).sum(1)
+        by_tables = [self.arrays[f"by_table.{s}"] for s in range(count)]
+        return {
+            "hidden.weight": by_hidden.transpose(0, 1).flatten(1)[None],
+            "hidden.bias": flat["hidden_hat"].sum(0)[None],
+            "output.weight": self.arrays["by_output"].sum((0, 1))[None, None],
+            "output.bias": (energy_weight * self.arrays["energy_error"] * real).sum()[None, None],
+            **program.by_vectors(weight, bias, t_hat[:, 1:]),
+            **program.unfold(p, prepared.factors, self.w.nodes.by_functions(by_tables)),
+        }
 
+    def new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> None:
+        """An array for compiled code to fill."""
+        self._point(self.p, {name: torch.empty(shape, dtype=dtype)})
 
-def native_serves(channels: Channels, dtype: torch.dtype) -> bool:
-    """Whether compiled code can be had, and serves such networks."""
-    fits = all(modules == 1 or width % LANES == 0 for _, modules, width in channels.streams)
-    return fits and dtype == torch.float32 and library() is not None
+    def new_in(self, s: int, name: str, *shape: int) -> None:
+        """One of a stream's own."""
+        self._point(self.streams[s], {name: torch.empty(shape)}, s)
+
+    def _point(self, struct: ctypes.Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
+        """Let the structure point to the arrays, and keep them."""
+        for name, array in arrays.items():
+            setattr(struct, name, array.data_ptr())
+            self.arrays[name if s is None else f"{name}.{s}"] = array

@@ -1,4 +1,4 @@
-"""native.cpp compiled with the machine's own C++ compiler, once, and kept in the cache.
+"""The code in native_code/ compiled with the machine's own C++ compiler, once, and kept in the cache.
 
 Code made here may use all that this processor can do, which code shipped in a package could not. Where there
 is no compiler, all runs as well in plain torch.
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from geomatt.data.catalogue import cache_directory
 
-SOURCE = Path(__file__).with_name("native.cpp")
+CODE = Path(__file__).with_name("native_code")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fPIC", "-pthread")
 # Left out when linking: the functions of OpenMP are to be found in torch, with the threads it has already.
 OPENMP = ("-fopenmp",)
@@ -74,7 +74,8 @@ def _load(compiler: str, flags: tuple[str, ...]) -> ctypes.CDLL:
 def _target(compiler: str, flags: tuple[str, ...]) -> Path:
     """Named after all it depends on: a home folder may be shared by machines that are not alike."""
     told = _run([compiler, "--version"])
-    parts = (SOURCE.read_text(encoding="utf-8"), *flags, told, platform.platform(), _processor())
+    sources = (path.read_text(encoding="utf-8") for path in sorted(CODE.iterdir()))
+    parts = (*sources, *flags, told, platform.platform(), _processor())
     key = hashlib.sha256("\n".join(parts).encode()).hexdigest()[:20]
     return cache_directory() / "native" / f"{key}.so"
 
@@ -93,7 +94,7 @@ def _compile(compiler: str, flags: tuple[str, ...], target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         code, made = Path(folder) / "native.o", Path(folder) / target.name
-        _run([compiler, *flags, "-c", str(SOURCE), "-o", str(code)])
+        _run([compiler, *flags, "-c", str(CODE / "native.cpp"), "-o", str(code)])
         _run([compiler, "-shared", "-pthread", str(code), "-o", str(made)])
         made.replace(target)
 

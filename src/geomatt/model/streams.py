@@ -167,15 +167,20 @@ def gradients(
                 c_hat = torch.baddbmm(kept_hat, layer.alpha.mT, moved_hat)
                 c_hat = torch.baddbmm(c_hat, dot.mT, moved, alpha=-1.0)
             found.alpha_hat.append(alpha_hat)
-            t_kept, t_image = t_hat.chunk(2, 1)
-            found.weight.append(torch.bmm(t_image.mT, layer.vectors))
-            found.bias.append(t_image[:, 0])
-            t_hat = torch.baddbmm(t_kept, t_image, layer.weight)
+            t_hat, weight, bias = vectors_back(t_hat, layer.vectors, layer.weight)
+            found.weight.append(weight)
+            found.bias.append(bias)
         g_hat = c_hat[..., 1:].reshape_as(g) if number else g_hat
         found.embedding = t_hat[:, 1:]  # of the first segment in the end: the others start from unit vectors
     for parts in (found.weight, found.bias, found.alpha_hat):
         parts.reverse()
     return found
+
+
+def vectors_back(t_hat: Tensor, vectors: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """From the gradient by the vectors after a layer to that by those before it, by W and by b."""
+    kept, image = t_hat.chunk(2, 1)
+    return torch.baddbmm(kept, image, weight), torch.bmm(image.mT, vectors), image[:, 0]
 
 
 def _features(c: Tensor, vectors: Tensor) -> Tensor:

@@ -32,14 +32,19 @@ class Loss:
         return per_structure.mean(-1)
 
 
+def slope_weights(loss: Loss, atoms: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """The loss's slopes by energies and forces over the errors of these, (..., B) each."""
+    per_structure = 2.0 / atoms.shape[-1]
+    weight = loss.force_weight(atoms.to(dtype))
+    return torch.full_like(weight, loss.rho * per_structure), per_structure * weight
+
+
 @torch.no_grad()
 def loss_slopes(
     loss: Loss, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor
 ) -> tuple[Tensor, Tensor | None]:
     """∂loss/∂E (..., B) and ∂loss/∂F (..., B, N, 3)."""
-    batch = energy_error.shape[-1]
-    slope = 2.0 * loss.rho / batch * energy_error
+    by_energy, by_forces = slope_weights(loss, atoms, energy_error.dtype)
     if force_error is None:
-        return slope, None
-    weight = loss.force_weight(atoms.to(force_error.dtype))
-    return slope, 2.0 / batch * weight[..., None, None] * force_error
+        return by_energy * energy_error, None
+    return by_energy * energy_error, by_forces[..., None, None] * force_error

@@ -9,7 +9,7 @@ replayed.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,8 +20,9 @@ from torch.optim.adam import adam
 from geomatt.data.batch import Batch
 from geomatt.model.dense import DenseProgram, Parameters
 from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.native import NativeProgram
 from geomatt.model.normalisation import Normalisation
-from geomatt.training.loss import Loss, loss_slopes
+from geomatt.training.loss import Loss, loss_slopes, slope_weights
 from geomatt.training.memory import keep_pages
 from geomatt.training.replay import StepGraphs
 
@@ -123,7 +124,8 @@ class Stepper:
     ) -> None:
         """`engine`: "auto" takes fused kernels on a GPU, compiled code on a CPU; "dense" is plain torch."""
         self.networks, self.targets, self.loss, self.ema_decay = list(networks), targets, loss, ema_decay
-        self.program = DenseProgram(networks[0].config, native=engine == "auto")
+        self.program = DenseProgram(networks[0].config)
+        self.native = NativeProgram(self.program) if engine == "auto" else None
         self.theta, self.parameters = _flatten(self.networks)
         self.names = [name for name, _ in networks[0].named_parameters()]
         self.trainable = _trainable_mask(networks[0], self.theta)
@@ -197,6 +199,8 @@ class Stepper:
 
     def _sweep(self, parameters: Parameters, targets: Targets) -> tuple[Tensor, Tensor, Tensor | None]:
         """Gradient (M, n) and errors of energies (M, B) and, with labels for them, forces (M, B, N, 3)."""
+        if self.native is not None and self.native.serves(parameters, targets.positions):
+            return self._native_sweep(self.native, parameters, targets)
         prepared = self.program.prepare(parameters)
         forward = self.program.forward(prepared, targets.numbers, targets.positions)
         adjoints = self.program.adjoints(forward)
@@ -206,9 +210,23 @@ class Stepper:
             force_error = self.program.forces(forward, adjoints) - targets.forces
         atoms = (targets.numbers > 0).sum(-1)
         slopes = loss_slopes(self.loss, energy_error, force_error, atoms)
-        gradient = self.program.gradient(forward, adjoints, *slopes)
-        flat = torch.cat([gradient[name].reshape(len(energy_error), -1) for name in self.names], 1)
-        return flat, energy_error, force_error
+        return self._flat(self.program.gradient(forward, adjoints, *slopes)), energy_error, force_error
+
+    def _native_sweep(
+        self, native: NativeProgram, parameters: Parameters, targets: Targets
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """As `_sweep`, for one member."""
+        numbers, forces = targets.numbers[0], None if targets.forces is None else targets.forces[0]
+        batch = native.batch(native.weights(parameters), numbers, targets.positions[0])
+        batch.energies()
+        batch.forces()
+        slopes = slope_weights(self.loss, (numbers > 0).sum(-1), targets.energy.dtype)
+        gradient, energy_error, force_error = batch.gradient(targets.energy[0], forces, *slopes)
+        return self._flat(gradient), energy_error[None], None if force_error is None else force_error[None]
+
+    def _flat(self, gradient: Mapping[str, Tensor]) -> Tensor:
+        """Gradients by all parameters side by side, (M, n)."""
+        return torch.cat([gradient[name].flatten(1) for name in self.names], 1)
 
     def _shares(self, parameters: Parameters, targets: Targets) -> list[tuple[Parameters, Targets]]:
         """What is swept at once: all members on a GPU, one after the other on a CPU with its small caches."""
@@ -294,6 +312,10 @@ class Stepper:
         return torch.cat(energies), _cat(forces)
 
     def _infer(self, parameters: Parameters, part: Targets) -> tuple[Tensor, Tensor | None]:
+        if self.native is not None and self.native.serves(parameters, part.positions):
+            batch = self.native.batch(self.native.weights(parameters), part.numbers[0], part.positions[0])
+            total = batch.energies().sum(-1)[None]
+            return total, None if part.forces is None else batch.forces()[None]
         prepared = self.program.prepare(parameters)
         forward = self.program.forward(prepared, part.numbers, part.positions)
         energy = forward.atomic.sum(-1)
@@ -305,6 +327,8 @@ class Stepper:
 def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
     """The members' tensors as one, if there are any."""
     found = [part for part in parts if part is not None]
+    if len(found) == 1:
+        return found[0]
     return torch.cat(found) if found else None
 
 

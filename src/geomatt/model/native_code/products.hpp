@@ -1,0 +1,177 @@
+// Vectors, threads, and the three kinds of products that all sweeps are made of.
+
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+#ifdef __AVX512F__
+constexpr int WIDE = 16;
+#else
+constexpr int WIDE = 8;
+#endif
+
+template <int L> struct Vector;
+template <> struct Vector<1> { typedef float V; };
+template <> struct Vector<8> { typedef float V __attribute__((vector_size(32))); };
+template <> struct Vector<16> { typedef float V __attribute__((vector_size(64))); };
+
+template <int L> struct Lanes {
+    using V = typename Vector<L>::V;
+    static V load(const float* p) {
+        V v;
+        std::memcpy(&v, p, sizeof v);  // an unaligned load
+        return v;
+    }
+    static void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
+    static float sum(V v) {
+        float parts[L], total = 0;
+        std::memcpy(parts, &v, sizeof v);
+        for (float part : parts) total += part;
+        return total;
+    }
+};
+
+// With OpenMP the threads are torch's own, which would otherwise keep the cores busy waiting for work.
+template <class F> static void parallel(int threads, int count, F work) {
+#ifdef _OPENMP
+#pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int i = 0; i < count; ++i) work(i);
+#else
+    std::atomic<int> next{0};
+    auto run = [&] { for (int i; (i = next++) < count;) work(i); };
+    std::vector<std::thread> others;
+    for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(run);
+    run();
+    for (auto& thread : others) thread.join();
+#endif
+}
+
+// `work` with vectors as wide as the processor's where they fill `width`, else narrower ones or none.
+template <class F> static void by_lanes(long width, F work) {
+    if (width % WIDE == 0) return work(std::integral_constant<int, WIDE>());
+    if (width % 8 == 0) return work(std::integral_constant<int, 8>());
+    work(std::integral_constant<int, 1>());
+}
+
+// A product is A B, or A B + sign · A′ B′. Blocks of R rows and S columns have their sums in registers.
+struct Product { const float *a, *b; };
+
+constexpr int TALL = WIDE == 16 ? 7 : 3;  // R, as many as there are registers for
+
+template <class Block> static void in_blocks(int n, Block block) {
+    int i = 0;
+    for (; i + TALL <= n; i += TALL) block(i, std::integral_constant<int, TALL>());
+    for (; i + 3 <= n; i += 3) block(i, std::integral_constant<int, 3>());
+    for (; i < n; ++i) block(i, std::integral_constant<int, 1>());
+}
+
+// C (n, w) from A (n, inner), which has strides, so that it may be transposed, and B (inner, w).
+struct Rows { int n, inner; long w, a_row, a_column, b_row, c_row; };
+
+template <int L, int R, int S>
+static void rows_block(const Rows& s, float* c, Product p, Product q, float sign, bool add, int i, long at) {
+    using T = Lanes<L>;
+    typename T::V sums[R][S] = {};
+    auto accumulate = [&](Product p) {
+        for (int k = 0; k < s.inner; ++k) {
+            typename T::V right[S];
+            for (int j = 0; j < S; ++j) right[j] = T::load(p.b + k * s.b_row + at + j * L);
+            for (int r = 0; r < R; ++r)
+                for (int j = 0; j < S; ++j) sums[r][j] += p.a[(i + r) * s.a_row + k * s.a_column] * right[j];
+        }
+    };
+    if (q.a) {
+        accumulate(q);
+        for (auto& line : sums) for (auto& sum : line) sum *= sign;
+    }
+    accumulate(p);
+    for (int r = 0; r < R; ++r)
+        for (int j = 0; j < S; ++j) {
+            float* out = c + (i + r) * s.c_row + at + j * L;
+            T::store(out, add ? T::load(out) + sums[r][j] : sums[r][j]);
+        }
+}
+
+template <int L>
+static void rows(const Rows& s, float* c, Product p, Product q = {}, float sign = 1, bool add = false) {
+    long at = 0;
+    for (; at + 2 * L <= s.w; at += 2 * L)
+        in_blocks(s.n, [&](int i, auto r) { rows_block<L, r, 2>(s, c, p, q, sign, add, i, at); });
+    for (; at < s.w; at += L)
+        in_blocks(s.n, [&](int i, auto r) { rows_block<L, r, 1>(s, c, p, q, sign, add, i, at); });
+}
+
+// C (n, n) from A (n, w) and Bᵀ, both with rows that lie `row` apart.
+template <int L, int R, int S>
+static void contract_block(float* c, Product p, Product q, float sign, int i, int j, int n, long w, long row) {
+    using T = Lanes<L>;
+    typename T::V sums[R][S] = {};
+    auto accumulate = [&](Product p) {
+        for (long at = 0; at < w; at += L) {
+            typename T::V right[S];
+            for (int s = 0; s < S; ++s) right[s] = T::load(p.b + (j + s) * row + at);
+            for (int r = 0; r < R; ++r) {
+                const auto left = T::load(p.a + (i + r) * row + at);
+                for (int s = 0; s < S; ++s) sums[r][s] += left * right[s];
+            }
+        }
+    };
+    if (q.a) {
+        accumulate(q);
+        for (auto& line : sums) for (auto& sum : line) sum *= sign;
+    }
+    accumulate(p);
+    for (int r = 0; r < R; ++r)
+        for (int s = 0; s < S; ++s) c[(i + r) * n + j + s] = T::sum(sums[r][s]);
+}
+
+template <int L>
+static void contract(float* c, int n, long w, long row, Product p, Product q = {}, float sign = 1) {
+    in_blocks(n, [&](int i, auto r) {
+        int j = 0;
+        for (; j + 3 <= n; j += 3) contract_block<L, r, 3>(c, p, q, sign, i, j, n, w, row);
+        for (; j < n; ++j) contract_block<L, r, 1>(c, p, q, sign, i, j, n, w, row);
+    });
+}
+
+// C (n, n, F), for every channel; `turned`: with Aᵀ and A′ᵀ.
+template <int L, int R, int S>
+static void channel_block(
+    float* c, Product p, Product q, float sign, long row, long column, int i, int j, int n, int f, int width
+) {
+    using T = Lanes<L>;
+    typename T::V sums[R][S] = {};
+    auto accumulate = [&](Product p) {
+        for (int m = 0; m < n; ++m) {
+            typename T::V right[S];
+            for (int s = 0; s < S; ++s) right[s] = T::load(p.b + (long(m) * n + j + s) * width + f);
+            for (int r = 0; r < R; ++r) {
+                const auto left = T::load(p.a + (i + r) * row + m * column + f);
+                for (int s = 0; s < S; ++s) sums[r][s] += left * right[s];
+            }
+        }
+    };
+    if (q.a) {
+        accumulate(q);
+        for (auto& line : sums) for (auto& sum : line) sum *= sign;
+    }
+    accumulate(p);
+    for (int r = 0; r < R; ++r)
+        for (int s = 0; s < S; ++s) T::store(c + (long(i + r) * n + j + s) * width + f, sums[r][s]);
+}
+
+template <int L>
+static void channels(float* c, bool turned, int n, int width, Product p, Product q = {}, float sign = 1) {
+    const long row = long(turned ? 1 : n) * width, column = long(turned ? n : 1) * width;
+    for (int f = 0; f < width; f += L)
+        in_blocks(n, [&](int i, auto r) {
+            int j = 0;
+            for (; j + 3 <= n; j += 3) channel_block<L, r, 3>(c, p, q, sign, row, column, i, j, n, f, width);
+            for (; j < n; ++j) channel_block<L, r, 1>(c, p, q, sign, row, column, i, j, n, f, width);
+        });
+}
