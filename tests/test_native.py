@@ -10,77 +10,141 @@ import pytest
 import torch
 from conftest import random_atoms, small_network
 
+from geomatt.data.batch import Batch
 from geomatt.model import native_library
 from geomatt.model.dense import DenseProgram
-from geomatt.model.grid import GridPairs, Nodes, Places
-from geomatt.model.native import NativeAttention, native_serves
-from geomatt.model.pair_attention import ChainedAttention
+from geomatt.model.inference import Evaluator
+from geomatt.model.native import NativeProgram, NativeWeights
 
 pytestmark = pytest.mark.skipif(native_library._compiler() is None, reason="no C++ compiler")
 
-
-def sweeps(orders: tuple[int, ...], features: int, atoms: int):
-    """Compiled and plain sweeps over the same pairs, two structures with different padding."""
-    network = small_network(orders=orders, overlap_features=features, dtype=torch.float32)
-    program = DenseProgram(network.config)
-    parameters = {name: value[None] for name, value in network.state_dict().items()}
-    positions = torch.stack([random_atoms(atoms, seed)[1].float() for seed in (1, 2)])
-    distance = (positions[:, :, None] - positions[:, None]).norm(dim=-1)
-    there = torch.arange(atoms) < torch.tensor([[atoms], [max(1, atoms - 2)]])
-    nodes = Nodes(network.config, program.channels, parameters["mu"], program.prepare(parameters).folded)
-    places = Places(nodes, distance, there[:, :, None] & there[:, None])
-    assert native_serves(program.channels, torch.float32)
-    return NativeAttention(places), ChainedAttention(GridPairs(places))
+CASES = [((2,), 8), ((3,), 32), ((3,), 48), ((2, 4), 32), ((5,), 64), ((2, 3, 4), 64)]
 
 
-def results(attention, layers: int = 2):
-    """All four sweeps, with the same random input."""
-    structures, atoms, _ = (
-        attention.shape if isinstance(attention, NativeAttention) else attention.pairs.shape
-    )
+def structures(atoms: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two, the second with two atoms less."""
+    both = [random_atoms(atoms, seed) for seed in (1, 2)]
+    numbers = torch.stack([numbers for numbers, _ in both])
+    numbers[1, max(1, atoms - 2) :] = 0
+    return numbers, torch.stack([positions for _, positions in both])
+
+
+def make(orders: tuple[int, ...], features: int, layers: int = 2, dtype=torch.float32, **changes):
+    """A network as a program's parameters."""
+    network = small_network(orders=orders, overlap_features=features, layers=layers, dtype=dtype, **changes)
+    return network.config, {name: value[None] for name, value in network.state_dict().items()}
+
+
+def labels(atoms: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Energies, forces, and the weights of their errors."""
     generator = torch.Generator().manual_seed(0)
-    alpha = attention.alpha()
+    shapes = ((2,), (2, atoms, 3), (2,), (2,))
+    return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
 
-    def like_alpha():
-        return [torch.randn(a.shape, generator=generator) for a in alpha]
 
-    d_dot = torch.randn(structures, atoms, atoms, generator=generator)
-    d_dot = (d_dot + d_dot.mT) * (1 - torch.eye(atoms))
-    pull = attention.by_distance(like_alpha()) * (1 - torch.eye(atoms))  # an atom does not pull at itself
-    return [*alpha, pull, *attention.alpha_dot(d_dot), attention.gradient(like_alpha())]
+def compiled(config, parameters, numbers, positions, with_forces=True) -> dict[str, torch.Tensor]:
+    """Energies, forces, attention, gradients and errors by compiled code."""
+    program = NativeProgram(DenseProgram(config))
+    assert program.serves(parameters, positions, keep=True)
+    batch = program.batch(program.weights(parameters), numbers, positions)
+    found = {
+        "atomic": batch.energies(),
+        "alpha": torch.stack(batch.alpha()),
+        "forces": batch.forces().clone(),
+    }
+    energy, forces, *weights = (label.float() for label in labels(numbers.shape[1]))
+    gradient, energy_error, force_error = batch.gradient(energy, forces if with_forces else None, *weights)
+    if force_error is not None:
+        found["force error"] = force_error
+    return {**found, **gradient, "energy error": energy_error}
+
+
+def plain(config, parameters, numbers, positions, with_forces=True) -> dict[str, torch.Tensor]:
+    """The same by the hand-written program in torch, in float64."""
+    exact = {n: v if n == "elements" else v.double() for n, v in parameters.items()}
+    program = DenseProgram(config)
+    forward = program.forward(program.prepare(exact), numbers[None], positions[None].double())
+    adjoints = program.adjoints(forward)
+    energy, forces, energy_weight, force_weight = labels(numbers.shape[1])
+    energy_error = forward.atomic[0].sum(-1) - energy
+    found = program.forces(forward, adjoints)[0]
+    slope = (force_weight[:, None, None] * (found - forces))[None] if with_forces else None
+    gradient = program.gradient(forward, adjoints, (energy_weight * energy_error)[None], slope)
+    errors = {"energy error": energy_error} | ({"force error": found - forces} if with_forces else {})
+    values = {"atomic": forward.atomic[0], "alpha": torch.stack(forward.alpha), "forces": found}
+    return {**values, **gradient, **errors}
 
 
 @pytest.mark.parametrize("atoms", [1, 2, 7, 11])
-@pytest.mark.parametrize(
-    ("orders", "features"), [((2,), 8), ((3,), 32), ((3,), 48), ((2, 4), 32), ((5,), 64), ((2, 3, 4), 64)]
-)
-def test_compiled_sweeps_are_plain_sweeps(orders, features, atoms):
-    compiled, plain = sweeps(orders, features, atoms)
-    for got, wanted in zip(results(compiled), results(plain), strict=True):
-        assert got.shape == wanted.shape
-        assert (got - wanted).abs().max() <= 2e-5 * wanted.abs().max()
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize(("orders", "features"), CASES)
+def test_compiled_sweeps_are_plain_sweeps(orders, features, layers, atoms):
+    given = (*make(orders, features, layers), *structures(atoms))
+    config, parameters, numbers, positions = given
+    got, wanted = compiled(config, parameters, numbers, positions.float()), plain(*given)
+    assert set(got) == set(wanted)
+    for name, value in wanted.items():
+        assert got[name].shape == value.shape
+        assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
+
+
+@pytest.mark.parametrize("changes", [{"bias": False}, {"gamma": 8.0}])
+def test_so_they_are_with_other_functions(changes):
+    config, parameters = make((2, 3, 4), 64, **changes)
+    numbers, positions = structures(9)
+    far = 3.0 * positions  # beyond the last node
+    got, wanted = compiled(config, parameters, numbers, far.float()), plain(config, parameters, numbers, far)
+    for name, value in wanted.items():
+        assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
+
+
+def test_energies_alone_have_gradients_too():
+    config, parameters = make((2, 3, 4), 32)
+    numbers, positions = structures(6)
+    got = compiled(config, parameters, numbers, positions.float(), with_forces=False)
+    wanted = plain(config, parameters, numbers, positions, with_forces=False)
+    assert "force error" not in got
+    for name, value in wanted.items():
+        assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
 
 
 def test_results_do_not_depend_on_the_threads():
-    before = torch.get_num_threads()
-    found = []
+    before, found = torch.get_num_threads(), []
+    numbers, positions = structures(9)
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            found.append(results(sweeps((2, 3, 4), 64, 9)[0])[:-1])
+            config, parameters = make((2, 3, 4), 64)
+            found.append(compiled(config, parameters, numbers, positions.float()))
     finally:
         torch.set_num_threads(before)
-    for others in found[1:]:
-        assert all(torch.equal(a, b) for a, b in zip(found[0], others, strict=True))
+    for name in ("atomic", "alpha", "forces", "force error"):  # what no product of torch's follows
+        assert all(torch.equal(found[0][name], other[name]) for other in found[1:])
 
 
-def test_channels_that_do_not_fill_vectors_are_left_to_torch():
-    assert not native_serves(
-        DenseProgram(small_network(orders=(3,), overlap_features=8).config).channels, torch.float32
-    )
-    assert not native_serves(
-        DenseProgram(small_network(orders=(3,), overlap_features=32).config).channels, torch.float64
-    )
+def test_others_are_left_to_torch():
+    positions = torch.zeros(1, 3, 3)
+    for config, parameters in (make((3,), 8), make((3,), 32, dtype=torch.float64), make((3,), 32, layers=7)):
+        program = NativeProgram(DenseProgram(config))
+        assert not program.serves(parameters, positions.to(parameters["mu"].dtype), keep=True)
+    config, parameters = make((3,), 32)
+    two = {name: value.expand(2, *value.shape[1:]) for name, value in parameters.items()}
+    assert not NativeProgram(DenseProgram(config)).serves(two, positions, keep=True)
+
+
+def test_evaluation_takes_it_and_gives_the_same_attention():
+    network = small_network(orders=(2, 3, 4), overlap_features=64, dtype=torch.float32)
+    numbers, positions = structures(8)
+    batch = Batch(numbers, positions.float())
+    quick, slow = Evaluator(network), Evaluator(network, table=False)
+    for forces in (True, False):
+        got, wanted = (e(batch, forces=forces, attention=True) for e in (quick, slow))
+        assert isinstance(quick._prepared, NativeWeights)
+        assert (got.forces is None) == (not forces)
+        torch.testing.assert_close(got.atomic, wanted.atomic, rtol=1e-5, atol=1e-6)
+        for mine, theirs in zip(got.attention, wanted.attention, strict=True):
+            for a, b in zip(mine, theirs, strict=True):
+                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
 @pytest.fixture
@@ -97,12 +161,15 @@ def test_it_is_compiled_once_and_kept(anew, monkeypatch, tmp_path):
     assert anew()._name == str(kept)
 
 
-def test_without_torchs_threads_it_has_its_own(anew, monkeypatch, tmp_path):
+def test_without_torchs_threads_it_has_its_own(anew, monkeypatch):
+    config, parameters = make((2, 3), 32)
+    numbers, positions = structures(7)
+    expected = compiled(config, parameters, numbers, positions.float())
     monkeypatch.setattr(native_library, "OPENMP", ("-fno-such-option",))
-    expected = results(sweeps((2, 3), 32, 7)[0])
     own = anew()
     monkeypatch.setattr("geomatt.model.native.library", lambda: own)
-    assert all(torch.equal(a, b) for a, b in zip(results(sweeps((2, 3), 32, 7)[0]), expected, strict=True))
+    got = compiled(config, parameters, numbers, positions.float())
+    assert all(torch.equal(got[name], value) for name, value in expected.items())
 
 
 def test_no_compiler_is_no_misfortune(anew, monkeypatch):
@@ -128,5 +195,5 @@ def test_a_cache_that_cannot_be_written_is_told_of(anew, monkeypatch, tmp_path):
 
 def test_the_source_compiles_without_warnings(tmp_path):
     command = [native_library._compiler(), *native_library.FLAGS, *native_library.OPENMP, "-Wall", "-Wextra"]
-    command += ["-Werror", "-c", str(native_library.SOURCE), "-o", str(tmp_path / "native.o")]
+    command += ["-Werror", "-c", str(native_library.CODE / "native.cpp"), "-o", str(tmp_path / "native.o")]
     subprocess.run(command, check=True, timeout=100)

@@ -67,7 +67,7 @@ def test_float32_interpolates_its_overlaps_without_losing_digits(orders, gamma, 
     exact = Stepper([copy.deepcopy(network)], double, Loss())
     quick = Stepper([network.float()], single, Loss(), engine=engine)
     distance = torch.cdist(single.positions[0], single.positions[0])
-    assert grid_pays(network.config, network.mu[None], distance)
+    assert grid_pays(network.config, network.mu[None], single.positions)
     assert distance.max() > 8.0
     gradient = quick._gradient(index)
     assert torch.equal(gradient, quick._gradient(index))

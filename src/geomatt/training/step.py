@@ -192,10 +192,10 @@ class Stepper:
         gradients, energy_errors, force_errors = zip(
             *(self._sweep(*share) for share in self._shares(self.parameters, targets)), strict=True
         )
-        energy_error, force_error = torch.cat(energy_errors), _cat(force_errors)
+        energy_error, force_error = _joined(energy_errors), _cat(force_errors)
         loss = self.loss(energy_error, force_error, (targets.numbers > 0).sum(-1))
         self._sums.add(loss, energy_error, force_error, targets.numbers)
-        return torch.cat(gradients)
+        return _joined(gradients)
 
     def _sweep(self, parameters: Parameters, targets: Targets) -> tuple[Tensor, Tensor, Tensor | None]:
         """Gradient (M, n) and errors of energies (M, B) and, with labels for them, forces (M, B, N, 3)."""
@@ -309,7 +309,7 @@ class Stepper:
         energies, forces = zip(
             *(self._infer(*share) for share in self._shares(self.judged(), part)), strict=True
         )
-        return torch.cat(energies), _cat(forces)
+        return _joined(energies), _cat(forces)
 
     def _infer(self, parameters: Parameters, part: Targets) -> tuple[Tensor, Tensor | None]:
         if self.native is not None and self.native.serves(parameters, part.positions):
@@ -327,9 +327,12 @@ class Stepper:
 def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
     """The members' tensors as one, if there are any."""
     found = [part for part in parts if part is not None]
-    if len(found) == 1:
-        return found[0]
-    return torch.cat(found) if found else None
+    return _joined(found) if found else None
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """One tensor of several; one alone is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _views(theta: Tensor, networks: Sequence[GeometricAttention]) -> dict[str, Tensor]:

@@ -50,20 +50,21 @@ template <int L> static typename Lanes<L>::V interpolate(const float* nodes, con
     return sum;
 }
 
-// A module of a unit, or with `d_dot` its derivative along a change of the distances.
-template <int L> static void fill(const Stream& s, int unit, int j, float* out, const float* d_dot) {
+// A module of a unit; with `dot` also its derivative along a change of the distances.
+template <int L> static void fill(const Stream& s, int unit, int j, float* x, float* dot, const float* d_dot) {
     const int n = s.atoms, width = s.width;
-    const long first = s.pairs(unit);
     for (int i = 0; i < n; ++i)
         for (int k = i; k < n; ++k) {
-            const long pair = first + i * n + k;
-            const float factor = d_dot ? d_dot[pair] : 1;
-            const float* weights = (d_dot ? s.slope : s.value) + 6 * pair;
+            const long pair = s.pairs(unit) + i * n + k;
+            const long there = (long(i) * n + k) * width, back = (long(k) * n + i) * width;
             const float* nodes = s.nodes(unit, j) + 3L * s.cell[pair] * width;
+            auto both_ways = [&](float* out, int f, typename Lanes<L>::V v) {
+                Lanes<L>::store(out + there + f, v);
+                Lanes<L>::store(out + back + f, v);
+            };
             for (int f = 0; f < width; f += L) {
-                const auto v = factor * interpolate<L>(nodes + f, weights, width);
-                Lanes<L>::store(out + (long(i) * n + k) * width + f, v);
-                Lanes<L>::store(out + (long(k) * n + i) * width + f, v);
+                both_ways(x, f, interpolate<L>(nodes + f, s.value + 6 * pair, width));
+                if (dot) both_ways(dot, f, d_dot[pair] * interpolate<L>(nodes + f, s.slope + 6 * pair, width));
             }
         }
 }
@@ -147,8 +148,9 @@ template <int L> struct Unit {
     float* prefix_dot(int j) const { return j ? s.inner(s.prefix_dots, unit, j - 1) : dot(0); }
     float* suffix(int j) const { return j ? s.inner(s.suffix, unit, j - 1) : spare(0); }
     void copy(float* to, const float* from) const { std::memcpy(to, from, s.matrix() * sizeof(float)); }
-    void overlaps() const { for (int j = 0; j <= last; ++j) fill<L>(s, unit, j, x(j), nullptr); }
-    void dots(const float* d_dot) const { for (int j = 0; j <= last; ++j) fill<L>(s, unit, j, dot(j), d_dot); }
+    void overlaps(const float* d_dot = nullptr) const {
+        for (int j = 0; j <= last; ++j) fill<L>(s, unit, j, x(j), d_dot ? dot(j) : nullptr, d_dot);
+    }
 
     void attention() const {
         overlaps();
@@ -174,9 +176,8 @@ template <int L> struct Unit {
     }
 
     void attention_dot(const float* d_dot) const {
-        dots(d_dot);
+        overlaps(d_dot);
         if (last == 0) return copy(alpha_dot, dot(0));
-        overlaps();
         for (int j = 1; j < last; ++j)
             channels<L>(prefix_dot(j), false, n, s.width, {prefix_dot(j - 1), x(j)}, {prefix(j - 1), dot(j)});
         contract<L>(alpha_dot, n, w, w, {prefix_dot(last - 1), x(last)}, {prefix(last - 1), dot(last)});
@@ -185,8 +186,7 @@ template <int L> struct Unit {
     void hats(const float* d_dot) const {
         auto keep = [&](int j, const float* hat) { fold<L>(s, hat, s.folded(s.hats, unit, j)); };
         if (last == 0) return keep(0, alpha_hat);
-        overlaps();
-        dots(d_dot);
+        overlaps(d_dot);
         float *suffix_hat = spare(0), *next = spare(1), *hat = spare(2);
         rows<L>(turned, hat, {alpha_hat, prefix(last - 1)}, {alpha_bar, prefix_dot(last - 1)}, -1);
         keep(last, hat);

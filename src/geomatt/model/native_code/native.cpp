@@ -135,7 +135,7 @@ struct Structure {
             for (int f = 0; f < h; ++f) {
                 const int at = i * h + f;
                 const float x = act[at] + p.bias[f], small = std::exp(-std::abs(x));
-                act[at] = std::max(x, 0.0f) + std::log1p(small) - p.output[h + 1];
+                act[at] = std::max(x, 0.0f) + std::log(1 + small) - p.output[h + 1];
                 sigmoid[at] = (x < 0 ? small : 1) / (1 + small);
                 total += act[at] * p.output[f];
             }

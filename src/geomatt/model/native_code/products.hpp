@@ -27,6 +27,16 @@ template <int L> struct Lanes {
         std::memcpy(&v, p, sizeof v);  // an unaligned load
         return v;
     }
+    // One that compilers must not repeat for each of its uses.
+    static V load_once(const float* p) {
+        V v = load(p);
+#if defined(__AVX512F__)
+        asm("" : "+v"(v));
+#elif defined(__AVX__)
+        asm("" : "+x"(v));
+#endif
+        return v;
+    }
     static void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
     static float sum(V v) {
         float parts[L], total = 0;
@@ -116,7 +126,7 @@ static void contract_block(float* c, Product p, Product q, float sign, int i, in
             typename T::V right[S];
             for (int s = 0; s < S; ++s) right[s] = T::load(p.b + (j + s) * row + at);
             for (int r = 0; r < R; ++r) {
-                const auto left = T::load(p.a + (i + r) * row + at);
+                const auto left = T::load_once(p.a + (i + r) * row + at);
                 for (int s = 0; s < S; ++s) sums[r][s] += left * right[s];
             }
         }
@@ -151,7 +161,7 @@ static void channel_block(
             typename T::V right[S];
             for (int s = 0; s < S; ++s) right[s] = T::load(p.b + (long(m) * n + j + s) * width + f);
             for (int r = 0; r < R; ++r) {
-                const auto left = T::load(p.a + (i + r) * row + m * column + f);
+                const auto left = T::load_once(p.a + (i + r) * row + m * column + f);
                 for (int s = 0; s < S; ++s) sums[r][s] += left * right[s];
             }
         }
