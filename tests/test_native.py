@@ -108,6 +108,19 @@ def test_energies_alone_have_gradients_too():
         assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
 
 
+def test_what_is_not_a_number_stays_so_and_far_away_is_nothing():
+    config, parameters = make((2, 3), 32)
+    numbers, positions = structures(6)
+    program = NativeProgram(DenseProgram(config))
+    positions[0, 1, 2], positions[1, 0] = torch.nan, 1e30
+    batch = program.batch(program.weights(parameters), numbers, positions.float())
+    atomic, forces = batch.energies(), batch.forces()
+    assert atomic[0].isnan().any()
+    assert forces[0].isnan().any()
+    assert atomic[1].isfinite().all()
+    assert (forces[1, 0] == 0).all()
+
+
 def test_results_do_not_depend_on_the_threads():
     before, found = torch.get_num_threads(), []
     numbers, positions = structures(9)

@@ -32,7 +32,8 @@ row have the sizes of the paper's Table 1 and are cut from aspirin.
 once and all basis functions (`geomatt/bench/floor.py`), against a large matrix product and a large copy
 in float32 measured in the same run. "Over floor" is the measured time over the larger of the two times. Bytes
 are only those that must move if every intermediate number stayed in the caches. Tensor cores can do a float32
-product as three bfloat16 ones, and could go below this floor; each machine's ceilings say by how much.
+product as three bfloat16 ones, and could go below this floor; each machine's ceilings say by how much. So
+could a CPU, where overlap functions are interpolated between nodes, with fewer operations than are counted.
 """
 
 

@@ -19,6 +19,7 @@ from geomatt.bench.floor import Ceilings, Work
 from geomatt.bench.timing import Ratio, Timing
 from geomatt.data.files import atomic_output
 from geomatt.errors import GeomAttError
+from geomatt.model.native_library import library
 from geomatt.training.record import commit, hardware
 
 FORMAT = 1
@@ -172,6 +173,7 @@ def machine(device: str) -> dict[str, Any]:
         "commit": commit(),
         "versions": {name: found for name in PACKAGES if (found := _version(name))},
         "tf32": torch.backends.cuda.matmul.allow_tf32,
+        "native": not cuda and library() is not None,  # whether our C++ could be compiled
     }
     if cuda:
         properties = torch.cuda.get_device_properties(device)

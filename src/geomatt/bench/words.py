@@ -85,7 +85,8 @@ def machine(result: dict[str, Any]) -> str:
     host = "" if m["hardware"] == m["processor"] else f" (host: {m['processor']})"
     return (
         f"{m['hardware']}{host}, {m['cores']} cores, {m['memory_GiB']} GiB memory, {m['system']}; "
-        f"Python {m['python']}, {versions}; geomatt {m['geomatt']}, commit {commit}; {result['date']}"
+        f"Python {m['python']}, {versions}; geomatt {m['geomatt']}"
+        f"{', its C++ compiled here' if m.get('native') else ''}, commit {commit}; {result['date']}"
     )
 
 

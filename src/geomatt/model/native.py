@@ -26,6 +26,7 @@ class _Stream(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "modules", "width", "rows")),
+        ("space", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("table", "cell", "value", "slope")),
         *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars", "hats")),
         *((name, ctypes.c_void_p) for name in ("alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull")),
@@ -119,9 +120,9 @@ class NativeBatch:
         self.structures, self.atoms = numbers.shape
         self.arrays: dict[str, Tensor] = {}
         elements = weights.prepared.parameters["elements"]
-        one_hot = (numbers[..., None] == elements[0]).to(positions.dtype)
+        one_hot = (numbers[..., None] == elements[0]).float()
         given = {
-            "numbers": numbers.contiguous(), "positions": positions.contiguous(),
+            "numbers": numbers.to(torch.int64).contiguous(), "positions": positions.float().contiguous(),
             "start": functional.pad(one_hot, (1, 0), value=1.0), "into": weights.into, "from": weights.onto,
             "bias": weights.bias, "output": weights.output,
         }  # fmt: skip
@@ -142,9 +143,11 @@ class NativeBatch:
         self.new("atomic", *numbers.shape)
         self.streams = (_Stream * count)()
         self.p.stream = self.streams
-        units = layers * self.structures
-        for s, (_, modules, width) in enumerate(weights.nodes.channels.streams):
+        units, shapes = layers * self.structures, weights.nodes.channels.streams
+        space = self.atoms**2 * max((2 * modules + 3) * width for _, modules, width in shapes)
+        for s, (_, modules, width) in enumerate(shapes):
             stream = self.streams[s]
+            stream.space = space
             stream.atoms, stream.structures, stream.layers = self.atoms, self.structures, layers
             stream.modules, stream.width, stream.rows = modules, width, weights.nodes.rows
             stream.cell, stream.value, stream.slope = self.p.cell, self.p.value, self.p.slope
@@ -189,7 +192,7 @@ class NativeBatch:
         given = {"energy_label": energy, "energy_weight": energy_weight, "force_weight": force_weight}
         if forces is not None:
             given["force_label"] = forces
-        self._point(self.p, {name: value.contiguous() for name, value in given.items()})
+        self._point(self.p, {name: value.float().contiguous() for name, value in given.items()})
         for name, size in (("c_dot", len(self.w.into)), ("c_hat", len(self.w.into))):
             self.new(name, *shape, size)
         for name in ("hidden_hat", "by_output"):

@@ -12,6 +12,7 @@
 
 struct Stream {
     int32_t atoms, structures, layers, modules, width, rows;
+    int64_t space;        // numbers a thread needs for a unit of any stream
     const float* table;   // (J, layers, rows, F), three rows a node
     const int32_t* cell;  // (B, N, N), the node below a distance
     const float* value;   // (B, N, N, 6), weights of six rows; zero for padding
@@ -134,10 +135,11 @@ template <int L> struct Unit {
 
     const Rows straight = {n, n, w, n, 1, w, w}, turned = {n, n, w, 1, n, w, w};
 
-    // A thread's own space: fresh memory would cost more than the products.
+    // A thread's own space: fresh memory would cost more than the products. Far too much of it is given back.
     float* own(int place) const {
         thread_local std::vector<float> space;
-        space.resize((2 * s.modules + 3) * s.matrix());
+        const size_t wanted = s.space;
+        if (space.size() < wanted || space.size() > 8 * wanted) std::vector<float>(wanted).swap(space);
         return space.data() + place * s.matrix();
     }
     float* x(int j) const { return own(j); }

@@ -71,9 +71,11 @@ struct Structure {
                 const float distance = std::sqrt(squared), inverse = squared > 0 ? 1 / distance : 0;
                 for (int x = 0; x < 3; ++x) e[x] *= inverse;
                 const bool real = numbers[i] > 0 && numbers[k] > 0;
-                const double u = std::min(double(distance) / p.step, double(p.last_node));
+                const double far = p.last_node, at = distance / p.step, u = at < far ? at : far;
                 const int node = real ? int(u) : 0;
-                weights(u - node, real ? 1 : 0, p.value + 6 * pair, p.slope + 6 * pair);
+                // A position that is not a number must not pass for one that is far away.
+                const double there = !real ? 0 : at == at ? 1 : at;
+                weights(u - node, there, p.value + 6 * pair, p.slope + 6 * pair);
                 p.cell[pair] = node;
             }
     }
