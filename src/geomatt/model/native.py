@@ -18,6 +18,7 @@ from geomatt.model.dense import DenseProgram, Parameters, Prepared
 from geomatt.model.grid import Nodes, grid_pays
 from geomatt.model.native_library import library
 
+SHARES = 2  # as in native.cpp
 LANES = 8  # channels come in groups of so many, or one by one where there is only one
 
 
@@ -28,7 +29,7 @@ class _Stream(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "modules", "width", "rows")),
         ("space", ctypes.c_int64),
         *((name, ctypes.c_void_p) for name in ("table", "cell", "value", "slope")),
-        *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars", "hats")),
+        *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars")),
         *((name, ctypes.c_void_p) for name in ("alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull")),
         ("by_table", ctypes.c_void_p),
     ]
@@ -200,12 +201,11 @@ class NativeBatch:
         self.new("energy_error", self.structures)
         self.new("d_dot", self.structures, self.atoms, self.atoms)
         for s, (_, modules, width) in enumerate(self.w.nodes.channels.streams):
-            units, pairs = self.config.layers * self.structures, self.atoms * (self.atoms + 1) // 2
+            units = self.config.layers * self.structures
             self.new_in(s, "prefix_dots", max(0, modules - 2), units, self.atoms, self.atoms, width)
-            self.new_in(s, "hats", modules, units, pairs, width)
             self.new_in(s, "alpha_dot", units, self.atoms, self.atoms)
             self.new_in(s, "alpha_hat", units, self.atoms, self.atoms)
-            self.new_in(s, "by_table", *self.w.nodes.tables[s].shape)
+            self.new_in(s, "by_table", SHARES, *self.w.nodes.tables[s].shape)
         self.library.geomatt_gradient(ctypes.byref(self.p))
         errors = self.arrays["energy_error"], None if forces is None else self.arrays["forces"]
         return self._by_weights(energy_weight), *errors
@@ -226,7 +226,7 @@ class NativeBatch:
             weight.insert(0, by_w)
             bias.insert(0, by_b)
         real = (self.arrays["numbers"] > 0).sum(1)
-        by_tables = [self.arrays[f"by_table.{s}"] for s in range(count)]
+        by_tables = [self.arrays[f"by_table.{s}"].sum(0) for s in range(count)]
         return {
             "hidden.weight": by_hidden.transpose(0, 1).flatten(1)[None],
             "hidden.bias": flat["hidden_hat"].sum(0)[None],

@@ -23,16 +23,16 @@ struct Stream {
     float* suffix;        // suffix_2 … suffix_{J−1}, as prefix
     float* prefix_dots;   // as prefix
     float* bars;          // both directions of a pair added, i ≤ k: (J, R, N (N + 1) / 2, F)
-    float* hats;          // as bars
     float* alpha;         // (R, N, N), as all below
     float* alpha_bar;
     float* alpha_dot;
     float* alpha_hat;
     float* pull;          // the stream's share of ∂E/∂d
-    float* by_table;      // the gradient by the table, like it
+    float* by_table;      // the gradient by the table, in SHARES to be added: (SHARES, J, layers, rows, F)
 
     long matrix() const { return long(atoms) * atoms * width; }
     long half() const { return long(atoms) * (atoms + 1) / 2 * width; }
+    long table_size() const { return long(modules) * layers * rows * width; }
     int units() const { return layers * structures; }
     float* inner(float* all, int unit, int j) const { return all + (long(j) * units() + unit) * matrix(); }
     float* folded(float* all, int unit, int j) const { return all + (long(j) * units() + unit) * half(); }
@@ -101,26 +101,26 @@ template <int L> static void pull(const Stream& s, int unit) {
         }
 }
 
-// Some channels of a module and layer: Σ over structures and pairs of hat · value weights − bar · d(weights)/dt,
-// by node. These rows stay in the fastest cache.
-template <int L> static void collect(const Stream& s, int layer, int j, int f, const float* d_dot) {
+// The share of a unit in the gradient by the table of a module: Σ over pairs of hat · value weights
+// − bar · d(weights)/dt, added to the six rows of nodes around each pair.
+template <int L> static void collect(const Stream& s, int unit, int j, const float* hats, const float* d_dot, float* sums) {
     using T = Lanes<L>;
     const int n = s.atoms, width = s.width;
-    std::vector<float> sums(long(s.rows) * L, 0.0f);
-    for (int b = 0; b < s.structures; ++b) {
-        const int unit = layer * s.structures + b;
-        const float *hats = s.folded(s.hats, unit, j) + f, *bars = s.folded(s.bars, unit, j) + f;
-        for (int i = 0; i < n; ++i)
-            for (int k = i; k < n; ++k, hats += width, bars += width) {
-                const long pair = s.pairs(unit) + i * n + k;
-                const auto hat = T::load(hats), bar = -d_dot[pair] * T::load(bars);
-                const float *value = s.value + 6 * pair, *slope = s.slope + 6 * pair;
-                float* row = sums.data() + 3L * s.cell[pair] * L;
-                for (int t = 0; t < 6; ++t, row += L) T::store(row, T::load(row) + value[t] * hat + slope[t] * bar);
+    const float* bars = s.folded(s.bars, unit, j);
+    float* table = sums + (long(j) * s.layers + unit / s.structures) * s.rows * width;
+    for (int i = 0; i < n; ++i)
+        for (int k = i; k < n; ++k, bars += width) {
+            const long pair = s.pairs(unit) + i * n + k;
+            const float *value = s.value + 6 * pair, *slope = s.slope + 6 * pair;
+            for (int f = 0; f < width; f += L) {
+                auto hat = T::load(hats + (long(i) * n + k) * width + f);
+                if (i < k) hat += T::load(hats + (long(k) * n + i) * width + f);
+                const auto bar = -d_dot[pair] * T::load(bars + f);
+                float* row = table + 3L * s.cell[pair] * width + f;
+                for (int t = 0; t < 6; ++t, row += width)
+                    T::store(row, T::load(row) + value[t] * hat + slope[t] * bar);
             }
-    }
-    float* out = s.by_table + (long(j) * s.layers + layer) * s.rows * width + f;
-    for (int r = 0; r < s.rows; ++r) std::memcpy(out + long(r) * width, sums.data() + long(r) * L, L * sizeof(float));
+        }
 }
 
 // ---- the four sweeps ------------------------------------------------------------------------------------
@@ -185,8 +185,9 @@ template <int L> struct Unit {
         contract<L>(alpha_dot, n, w, w, {prefix_dot(last - 1), x(last)}, {prefix(last - 1), dot(last)});
     }
 
-    void hats(const float* d_dot) const {
-        auto keep = [&](int j, const float* hat) { fold<L>(s, hat, s.folded(s.hats, unit, j)); };
+    // The hats, of which only their share in the gradient is kept: added to `sums`, which are like the table.
+    void hats(const float* d_dot, float* sums) const {
+        auto keep = [&](int j, const float* hat) { collect<L>(s, unit, j, hat, d_dot, sums); };
         if (last == 0) return keep(0, alpha_hat);
         overlaps(d_dot);
         float *suffix_hat = spare(0), *next = spare(1), *hat = spare(2);

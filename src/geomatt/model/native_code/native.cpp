@@ -228,18 +228,20 @@ template <class F> static void each_unit(const Program* p, F work) {
     });
 }
 
-// The gradient by the tables, by groups of channels.
-static void collect_all(const Program* p) {
-    for (int i = p->streams - 1; i >= 0; --i) {
-        const Stream& s = p->stream[i];
-        by_lanes(s.width, [&](auto l) {
-            const int blocks = s.width / l;
-            parallel(p->threads, s.modules * s.layers * blocks, [&](int task) {
-                const int group = task / blocks;
-                collect<l>(s, group % s.layers, group / s.layers, task % blocks * l, p->d_dot);
-            });
-        });
-    }
+// The gradient by the tables. A task is a layer of a stream for a share of the structures, which has sums of
+// its own: as many shares as there are, whatever the threads, so that these do not change the result.
+constexpr int SHARES = 2;
+
+static void by_tables(const Program* p) {
+    parallel(p->threads, p->streams * p->layers * SHARES, [&](int task) {
+        const Stream& s = p->stream[p->streams - 1 - task / (p->layers * SHARES)];
+        const int layer = task / SHARES % p->layers, share = task % SHARES;
+        float* sums = s.by_table + share * s.table_size();
+        for (int j = 0; j < s.modules; ++j)
+            std::fill_n(sums + (long(j) * s.layers + layer) * s.rows * s.width, long(s.rows) * s.width, 0.0f);
+        for (int b = share; b < p->structures; b += SHARES)
+            by_lanes(s.width, [&](auto l) { Unit<l>{s, layer * p->structures + b}.hats(p->d_dot, sums); });
+    });
 }
 
 extern "C" {
@@ -264,7 +266,6 @@ void geomatt_gradient(const Program* p) {
     each_structure(p, [](const Structure& one) { one.errors(); });
     each_unit(p, [p](const auto& unit, auto) { unit.attention_dot(p->d_dot); });
     each_structure(p, [](const Structure& one) { one.hats(); });
-    each_unit(p, [p](const auto& unit, auto) { unit.hats(p->d_dot); });
-    collect_all(p);
+    by_tables(p);
 }
 }
