@@ -25,7 +25,6 @@ from geomatt.bench.training import new_network
 from geomatt.cli import app
 from geomatt.errors import GeomAttError
 from geomatt.model.config import ModelConfig
-from geomatt.model.export import find_compiler
 from geomatt.model.geometric_attention import GeometricAttention
 
 ROOT = Path(__file__).parents[1]
@@ -131,15 +130,6 @@ def test_unknown_suite():
         run_bench(QUICK, ["speed"])
 
 
-def test_without_a_compiler_a_note_says_so(monkeypatch):
-    monkeypatch.setattr("geomatt.bench.inference.find_compiler", lambda: None)
-    monkeypatch.setattr("geomatt.bench.inference.importable", lambda name: False)
-    monkeypatch.setattr("geomatt.bench.inference.installed_peers", lambda *names: [])
-    result = run_bench(QUICK, ["infer"])
-    assert any("no C++ compiler" in note for note in result.notes)
-    assert {row.ours.name for row in result.rows} == {"geomatt"}
-
-
 def test_interrupt_keeps_what_was_measured(monkeypatch):
     def stop(*args):
         raise KeyboardInterrupt
@@ -166,9 +156,6 @@ def test_quick_run(tmp_path, monkeypatch):
     assert result["complete"]
     assert {"hardware", "commit", "versions", "threads"} <= set(result["machine"])
     assert {row["suite"] for row in result["rows"]} == {"train", "infer", "members", "scaling"}
-    compiled = [row for row in result["rows"] if row["ours"]["name"] == "geomatt, compiled"]
-    assert bool(compiled) == (find_compiler() is not None)
-    assert all(row["what"].endswith("compiled") for row in compiled)
     for row in result["rows"]:
         assert row["ours"]["seconds"]
         assert row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from geomatt.data import Dataset, Structure, read
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, ModelConfig, Potential, load, save
-    from geomatt.model.export import export_molecule
     from geomatt.simulation.calculator import GeomAttCalculator
     from geomatt.training import TrainConfig, train
 
@@ -43,7 +42,6 @@ _ROOMS = {
     "TrainConfig": "geomatt.training",
     "attention": "geomatt.analysis",
     "evaluate": "geomatt.evaluation",
-    "export_molecule": "geomatt.model.export",
     "load": "geomatt.model",
     "read": "geomatt.data",
     "save": "geomatt.model",
@@ -62,7 +60,6 @@ __all__ = [
     "__version__",
     "attention",
     "evaluate",
-    "export_molecule",
     "load",
     "read",
     "save",

@@ -1,10 +1,8 @@
-"""The suite `infer`: one molecule at a time, alone and inside molecular dynamics, also compiled for it."""
+"""The suite `infer`: one molecule at a time, alone and inside molecular dynamics."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -20,15 +18,11 @@ from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames
 from geomatt.bench.timing import Contender, Timing, measure, ticks
 from geomatt.bench.training import judged, new_network, own_floor
 from geomatt.data.batch import Batch
-from geomatt.data.structures import Structure
-from geomatt.model.compiled import CompiledMolecule
-from geomatt.model.export import export_molecule, find_compiler
-from geomatt.model.inference import Evaluates, Evaluator
+from geomatt.model.inference import Evaluator
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Potential
 
 TIMESTEP = 0.5  # fs
-NAMES = ("geomatt", "geomatt, compiled")
 
 
 def infer_suite(bench: Bench, settings: Settings, stage: Stage) -> None:
@@ -38,28 +32,11 @@ def infer_suite(bench: Bench, settings: Settings, stage: Stage) -> None:
         new_network(settings.config(ELEMENTS), settings.device, settings.seed), Normalisation()
     )
     peers = installed_peers(settings.peers, workload)
-    compiled = _compiled(bench, settings, stage, workload, potential)
-    _single_points(bench, settings, stage, workload, potential, compiled, peers)
+    _single_points(bench, settings, stage, workload, potential, peers)
     if importable("ase"):
-        _dynamics(bench, settings, stage, workload, potential, compiled, peers)
+        _dynamics(bench, settings, stage, workload, potential, peers)
     else:
         bench.notes.append("Molecular dynamics was not measured: ASE is not installed.")
-
-
-def _compiled(
-    bench: Bench, settings: Settings, stage: Stage, workload: Workload, potential: Potential
-) -> CompiledMolecule | None:
-    """The same model compiled for the molecule, where that can be."""
-    if settings.cuda:
-        return None
-    if find_compiler() is None:
-        bench.notes.append("Compiled molecules were not measured: there is no C++ compiler.")
-        return None
-    structure = Structure(workload.numbers.numpy(), workload.positions[0].double().numpy())
-    with stage("compiling", 1) as advance, TemporaryDirectory() as folder:
-        compiled = export_molecule(potential, structure, Path(folder) / "molecule.pt2")
-        advance(1)
-    return compiled
 
 
 def _single_points(
@@ -68,7 +45,6 @@ def _single_points(
     stage: Stage,
     workload: Workload,
     potential: Potential,
-    compiled: CompiledMolecule | None,
     peers: list[Peer],
 ) -> None:
     positions = workload.positions[0]
@@ -84,16 +60,12 @@ def _single_points(
     def peer_run(peer: Peer) -> Callable[[], object]:
         return lambda: peer.energy_and_forces(positions)
 
-    def our_run(evaluator: Evaluates) -> Callable[[], object]:
-        return lambda: potential.evaluate(batch, evaluator=evaluator)
-
     # Kept, as whoever evaluates more than one structure does; peers are as they come.
-    evaluators: list[Evaluates] = [Evaluator(potential.network)]
-    evaluators += [] if compiled is None else [compiled]
+    evaluator = Evaluator(potential.network)
     count = settings.single_points
     spelled_out = literal(workload, potential.network)
     contenders = [
-        *(Contender(NAMES[n], times(our_run(e), count), count) for n, e in enumerate(evaluators)),
+        Contender("geomatt", times(lambda: potential.evaluate(batch, evaluator=evaluator), count), count),
         *(Contender(p.name, times(peer_run(p), count), count) for p in peers),
         Contender("literal", times(peer_run(spelled_out), 2), 2),
     ]
@@ -101,7 +73,7 @@ def _single_points(
     with stage("single points", ticks(contenders, rounds)) as advance:
         timings = measure(contenders, rounds, settings.device, advance)
     what = f"energy and forces of one molecule, {workload.atoms} atoms"
-    _add_rows(bench, settings, potential, workload, what, timings, len(evaluators), goal=4.5)
+    _add_rows(bench, settings, potential, workload, what, timings, goal=4.5)
 
 
 def _dynamics(
@@ -110,23 +82,20 @@ def _dynamics(
     stage: Stage,
     workload: Workload,
     potential: Potential,
-    compiled: CompiledMolecule | None,
     peers: list[Peer],
 ) -> None:
     from geomatt.simulation.calculator import GeomAttCalculator
 
     numbers, start = workload.numbers.cpu().numpy(), workload.positions[0].double().cpu().numpy()
     steps = settings.md_steps
-    calculators: list[tuple[str, Any]] = [(NAMES[0], GeomAttCalculator(potential, device=settings.device))]
-    calculators += [] if compiled is None else [(NAMES[1], GeomAttCalculator(compiled))]
-    ours = len(calculators)
+    calculators: list[tuple[str, Any]] = [("geomatt", GeomAttCalculator(potential, device=settings.device))]
     calculators += [(p.name, peer_calculator(p, workload)) for p in peers]
     contenders = [Contender(name, _verlet(numbers, start, calc, steps), steps) for name, calc in calculators]
     rounds = [settings.rounds] * len(contenders)
     with stage("molecular dynamics", ticks(contenders, rounds)) as advance:
         timings = measure(contenders, rounds, settings.device, advance)
     what = f"step of molecular dynamics in ASE, {workload.atoms} atoms"
-    _add_rows(bench, settings, potential, workload, what, timings, ours, goal=3.0, rate=True)
+    _add_rows(bench, settings, potential, workload, what, timings, goal=3.0, rate=True)
 
 
 def _add_rows(
@@ -136,22 +105,17 @@ def _add_rows(
     workload: Workload,
     what: str,
     timings: list[Timing],
-    ours: int,
     *,
     goal: float,
     rate: bool = False,
 ) -> None:
-    """Each of our timings, which come first, beside each of the others; `rate`: with steps per second."""
-    work = energy_and_forces(potential.network.config, workload.atoms)
-    for own in timings[:ours]:
-        compiled = own.name != NAMES[0]
-        name = f"{what}, compiled" if compiled else what
-        # The floor counts every basis function of every pair, which tables spare: compiled code is below it.
-        floor = None if compiled else own_floor(bench, work, own)
-        for other in timings[ours:]:
-            note = f"{1 / own.median:.0f} steps per second; {other.name} {1 / other.median:.0f}"
-            row = Row("infer", name, own, other, floor=floor, note=note if rate else "")
-            bench.rows.append(judged(row, _checks(row, settings, goal)))
+    """Our timing, which comes first, beside each of the others; `rate`: with steps per second."""
+    own, *others = timings
+    floor = own_floor(bench, energy_and_forces(potential.network.config, workload.atoms), own)
+    for other in others:
+        note = f"{1 / own.median:.0f} steps per second; {other.name} {1 / other.median:.0f}"
+        row = Row("infer", what, own, other, floor=floor, note=note if rate else "")
+        bench.rows.append(judged(row, _checks(row, settings, goal)))
 
 
 def _checks(row: Row, settings: Settings, goal: float) -> list[Check]:

@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 # Each module registers its commands on `app` when imported, in the order users meet them.
-for _module in ("demo", "data", "train", "use", "export", "models", "reproduce", "bench"):
+for _module in ("demo", "data", "train", "use", "models", "reproduce", "bench"):
     importlib.import_module(f"geomatt.cli.{_module}").register(app)
 
 

@@ -47,25 +47,19 @@ def info(
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead.")] = False,
 ) -> None:
     """Print what a model file says about itself: units, elements, data, training, versions."""
-    from geomatt.cli.use_tables import compiled_table, info_table
-    from geomatt.model.compiled import SUFFIX, read_description
+    from geomatt.cli.use_tables import info_table
     from geomatt.model.files import describe, load
     from geomatt.model.potential import Committee
 
-    compiled = read_description(model) if model.suffix == SUFFIX else None
-    loaded = load(model) if compiled is None else compiled.potential
+    loaded = load(model)
     members = loaded.members if isinstance(loaded, Committee) else [loaded]
     if as_json:
         described = [describe(member) for member in members]
-        if compiled is not None:
-            described[0]["compiled"] = compiled.to_dict()
         print(json.dumps(described if isinstance(loaded, Committee) else described[0], indent=2))
         return
     if isinstance(loaded, Committee):
         output.print(f"A committee of {len(members)} members. The first of them:")
     output.print(info_table(members[0], str(model)))
-    if compiled is not None:
-        output.print(compiled_table(compiled))
 
 
 def evaluate(

@@ -8,9 +8,8 @@ from typing import Any
 from rich.table import Table
 
 from geomatt.analysis.bonds import BondScore
-from geomatt.elements import formula, symbols
+from geomatt.elements import symbols
 from geomatt.evaluation.result import Errors, EvaluationResult
-from geomatt.model.compiled import Description
 from geomatt.model.files import describe, fingerprint
 from geomatt.model.potential import Potential
 from geomatt.units import from_ev
@@ -53,17 +52,6 @@ def info_table(potential: Potential, path: str) -> Table:
     rows += list(_flat(potential.record))
     for name, value in rows:
         table.add_row(name, _words(value))
-    return table
-
-
-def compiled_table(description: Description) -> Table:
-    """What the compiled code beside a model is for."""
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    table.add_row("compiled for", f"{formula(description.numbers)}, {len(description.numbers)} atoms")
-    table.add_row("order of the atoms", " ".join(symbols(description.numbers)))
-    table.add_row("compiled with", f"torch {description.torch_version}, {description.processor['machine']}")
     return table
 
 

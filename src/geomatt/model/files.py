@@ -71,11 +71,6 @@ def load(
     target = Path(path)
     if target.is_dir():
         return _load_directory(target, device, dtype)
-    if target.suffix == ".pt2":
-        raise GeomAttError(
-            f"{target} is compiled for one molecule: give it to GeomAttCalculator, for energies and forces. "
-            "For anything else give the model it was made from."
-        )
     if not target.exists():
         target = find_shipped(target.as_posix()) or target
     return load_file(target, device, dtype)

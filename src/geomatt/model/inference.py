@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -29,13 +29,6 @@ class Inferred:
     forces: Tensor | None  # (B, N, 3)
     stress: Tensor | None  # (B, 3, 3), nan where a structure has no volume; None without cells
     attention: list[list[Tensor]] | None  # [stream][layer] (B, N, N)
-
-
-class Evaluates(Protocol):
-    """What answers batches: an `Evaluator`, or compiled code."""
-
-    def __call__(self, batch: Batch, *, forces: bool, attention: bool, path: Path = "auto") -> Inferred:
-        """Evaluate a batch."""
 
 
 class Evaluator:

@@ -17,7 +17,7 @@ from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.inference import Evaluates, Evaluator, Path
+from geomatt.model.inference import Evaluator, Path
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.precision import parse_dtype
@@ -81,7 +81,7 @@ class Potential:
         *,
         forces: bool = True,
         attention: bool = False,
-        evaluator: Evaluates | None = None,
+        evaluator: Evaluator | None = None,
     ) -> Output:
         """Energies of a batch, with forces (−∂E/∂r) and attention when asked for.
 

@@ -16,9 +16,8 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
-from geomatt.model.compiled import SUFFIX, CompiledMolecule, load_compiled
 from geomatt.model.files import check_device, load
-from geomatt.model.inference import Evaluates, Evaluator
+from geomatt.model.inference import Evaluator
 from geomatt.model.potential import Committee, Potential
 from geomatt.model.precision import parse_dtype
 
@@ -46,8 +45,6 @@ class GeomAttCalculator(Calculator):
     Args:
         model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee answers with
             the mean of its members; how far they disagree is in `energy_spread` and `forces_spread`.
-            Or a molecule compiled by `geomatt export` (.pt2), for those atoms alone, and faster. It contains
-            machine code: only open files you trust.
         device: where to compute, "cpu" or "cuda".
         dtype: "float32" or "float64"; by default the precision the model has.
     """
@@ -57,29 +54,20 @@ class GeomAttCalculator(Calculator):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | Potential | Committee | CompiledMolecule,
+        model: str | os.PathLike[str] | Potential | Committee,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.model: Potential | Committee | CompiledMolecule
+        self.model: Potential | Committee
         if isinstance(model, Potential | Committee):
             # A copy: the caller's model must not change its precision under their hands.
             self.model = copy.deepcopy(model).to(check_device(device), parse_dtype(dtype))
-        elif isinstance(model, CompiledMolecule):
-            self.model = model
         else:
-            compiled = os.fspath(model).endswith(SUFFIX)
-            self.model = load_compiled(model) if compiled else load(model, device, dtype)
-        self.members: list[Potential]
-        self._evaluators: Sequence[Evaluates]
-        if isinstance(self.model, CompiledMolecule):
-            self.members, self._evaluators = [self.model.potential], [self.model]
-            _check_compiled(self.model, device, dtype)
-        else:
-            self.members = self.model.members if isinstance(self.model, Committee) else [self.model]
-            self._evaluators = [Evaluator(member.network) for member in self.members]
+            self.model = load(model, device, dtype)
+        self.members = self.model.members if isinstance(self.model, Committee) else [self.model]
+        self._evaluators = [Evaluator(member.network) for member in self.members]
         self._known: np.ndarray | None = None  # atomic numbers checked and on the device already
         self._atoms: list[tuple[Tensor, Tensor]] = []  # by member: those, and what each atom adds (eV)
         self._spread: tuple[float, np.ndarray] | None = None
@@ -201,17 +189,6 @@ def _mean(answers: list[_Answer]) -> _Answer:
         np.mean([a.forces for a in answers], axis=0),
         np.mean(stresses, axis=0) if stresses else None,
     )
-
-
-def _check_compiled(model: CompiledMolecule, device: torch.device | str, dtype: Any) -> None:
-    """Compiled code is for a processor and has one precision."""
-    if torch.device(device).type != "cpu":
-        raise GeomAttError(f"{model.path} is compiled for a processor. Use device cpu, or the model file.")
-    if parse_dtype(dtype) not in (None, model.potential.dtype):
-        made = str(model.potential.dtype).removeprefix("torch.")
-        raise GeomAttError(
-            f"{model.path} is compiled in {made}. Make another one with: geomatt export --dtype {dtype}"
-        )
 
 
 def _there(forces: Tensor | None) -> Tensor:
