@@ -14,7 +14,7 @@ from geomatt.data.batch import Batch
 from geomatt.model import native_library
 from geomatt.model.dense import DenseProgram
 from geomatt.model.inference import Evaluator
-from geomatt.model.native import NativeProgram, NativeWeights
+from geomatt.model.native import NativeProgram
 
 pytestmark = pytest.mark.skipif(native_library._compiler() is None, reason="no C++ compiler")
 
@@ -141,6 +141,7 @@ def test_others_are_left_to_torch():
         program = NativeProgram(DenseProgram(config))
         assert not program.serves(parameters, positions.to(parameters["mu"].dtype), keep=True)
     config, parameters = make((3,), 32)
+    assert not NativeProgram(DenseProgram(config)).serves(parameters, torch.zeros(1, 2000, 3), keep=True)
     two = {name: value.expand(2, *value.shape[1:]) for name, value in parameters.items()}
     assert not NativeProgram(DenseProgram(config)).serves(two, positions, keep=True)
 
@@ -152,7 +153,7 @@ def test_evaluation_takes_it_and_gives_the_same_attention():
     quick, slow = Evaluator(network), Evaluator(network, table=False)
     for forces in (True, False):
         got, wanted = (e(batch, forces=forces, attention=True) for e in (quick, slow))
-        assert isinstance(quick._prepared, NativeWeights)
+        assert quick._prepared is None  # the plain way was not gone
         assert (got.forces is None) == (not forces)
         torch.testing.assert_close(got.atomic, wanted.atomic, rtol=1e-5, atol=1e-6)
         for mine, theirs in zip(got.attention, wanted.attention, strict=True):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.dense import DenseProgram, Prepared
+from geomatt.model.dense import DenseProgram, Parameters, Prepared
 from geomatt.model.geometric_attention import GeometricAttention
 from geomatt.model.native import NativeProgram, NativeWeights
 from geomatt.model.sparse import sparse_atomic_energies, sparse_energy_and_forces
@@ -39,7 +39,9 @@ class Evaluator:
         self.network, self.table = network, table
         self.program = DenseProgram(network.config)
         self.native = NativeProgram(self.program)
-        self._prepared: Prepared | NativeWeights | None = None
+        self._parameters: Parameters | None = None
+        self._prepared: Prepared | None = None
+        self._weights: NativeWeights | None = None
 
     @torch.no_grad()
     def __call__(self, batch: Batch, *, forces: bool, attention: bool, path: Path = "auto") -> Inferred:
@@ -54,31 +56,25 @@ class Evaluator:
         return _sparse(self.network, batch, forces)
 
     def _dense(self, batch: Batch, forces: bool, attention: bool) -> Inferred:
-        program, prepared = self.program, self._prepare(batch)
-        if isinstance(prepared, NativeWeights):
-            work = self.native.batch(prepared, batch.numbers, batch.positions)
+        program, mu = self.program, self.network.mu
+        if self._parameters is None:
+            self._parameters = {name: value[None] for name, value in self.network.state_dict().items()}
+        # Nodes err by less than float32's resolution; who asks for float64 wants all of its digits.
+        keep = self.table and mu.device.type == "cpu" and mu.dtype == torch.float32
+        if self.native.serves(self._parameters, batch.positions, keep):
+            self._weights = self._weights or self.native.weights(self._parameters, keep)
+            work = self.native.batch(self._weights, batch.numbers, batch.positions)
             atomic = work.energies()
             alpha = program.attention(work.alpha()) if attention else None
             return Inferred(atomic, work.forces() if forces else None, None, alpha)
-        forward = program.forward(prepared, batch.numbers[None], batch.positions[None])
+        self._prepared = self._prepared or program.prepare(self._parameters, keep)
+        forward = program.forward(self._prepared, batch.numbers[None], batch.positions[None])
         return Inferred(
             forward.atomic[0],
             program.forces(forward, program.adjoints(forward))[0] if forces else None,
             None,
             program.attention(forward.alpha) if attention else None,
         )
-
-    def _prepare(self, batch: Batch) -> Prepared | NativeWeights:
-        if self._prepared is None:
-            mu = self.network.mu
-            # Nodes err by less than float32's resolution; who asks for float64 wants all of its digits.
-            keep = self.table and mu.device.type == "cpu" and mu.dtype == torch.float32
-            parameters = {name: value[None] for name, value in self.network.state_dict().items()}
-            if keep and self.native.serves(parameters, batch.positions, keep=True):
-                self._prepared = self.native.weights(parameters, keep=True)
-            else:
-                self._prepared = self.program.prepare(parameters, keep=keep)
-        return self._prepared
 
 
 def _sparse(network: GeometricAttention, batch: Batch, with_forces: bool) -> Inferred:

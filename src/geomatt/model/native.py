@@ -19,6 +19,7 @@ from geomatt.model.grid import Nodes, grid_pays
 from geomatt.model.native_library import library
 
 SHARES = 2  # as in native.cpp
+MOST = 1 << 24  # numbers of a thread's own space, 64 MiB
 LANES = 8  # channels come in groups of so many, or one by one where there is only one
 
 
@@ -81,9 +82,16 @@ class NativeProgram:
         config, (members, elements) = self.config, p["elements"].shape
         fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.program.channels.streams)
         short = (1 + elements) << config.layers <= streams.WIDEST  # else features are formed in between
-        if members > 1 or not fits or not short or positions.dtype != torch.float32:
+        small = self.space(positions.shape[-2]) <= MOST
+        if members > 1 or not (fits and short and small) or positions.dtype != torch.float32:
             return False
         return (keep or grid_pays(config, p["mu"], positions)) and library() is not None
+
+    def space(self, atoms: int) -> int:
+        """Numbers that a thread needs for a layer of any stream, and keeps."""
+        return atoms**2 * max(
+            (2 * modules + 3) * width for _, modules, width in self.program.channels.streams
+        )
 
     def weights(self, p: Parameters, keep: bool = False) -> NativeWeights:
         """All that the weights alone decide; `keep`: for many evaluations."""
@@ -145,10 +153,9 @@ class NativeBatch:
         self.streams = (_Stream * count)()
         self.p.stream = self.streams
         units, shapes = layers * self.structures, weights.nodes.channels.streams
-        space = self.atoms**2 * max((2 * modules + 3) * width for _, modules, width in shapes)
         for s, (_, modules, width) in enumerate(shapes):
             stream = self.streams[s]
-            stream.space = space
+            stream.space = program.space(self.atoms)
             stream.atoms, stream.structures, stream.layers = self.atoms, self.structures, layers
             stream.modules, stream.width, stream.rows = modules, width, weights.nodes.rows
             stream.cell, stream.value, stream.slope = self.p.cell, self.p.value, self.p.slope

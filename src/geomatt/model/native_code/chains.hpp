@@ -135,11 +135,10 @@ template <int L> struct Unit {
 
     const Rows straight = {n, n, w, n, 1, w, w}, turned = {n, n, w, 1, n, w, w};
 
-    // A thread's own space: fresh memory would cost more than the products. Far too much of it is given back.
+    // A thread's own space. It is kept: fresh memory would cost more than the products.
     float* own(int place) const {
         thread_local std::vector<float> space;
-        const size_t wanted = s.space;
-        if (space.size() < wanted || space.size() > 8 * wanted) std::vector<float>(wanted).swap(space);
+        if (space.size() < size_t(s.space)) space.resize(s.space);
         return space.data() + place * s.matrix();
     }
     float* x(int j) const { return own(j); }
