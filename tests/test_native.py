@@ -14,7 +14,7 @@ from geomatt.data.batch import Batch
 from geomatt.model import native_library
 from geomatt.model.dense import DenseProgram
 from geomatt.model.inference import Evaluator
-from geomatt.model.native import NativeProgram
+from geomatt.model.native import NativeProgram, _Program, _Stream
 
 pytestmark = pytest.mark.skipif(native_library._compiler() is None, reason="no C++ compiler")
 
@@ -146,6 +146,47 @@ def test_others_are_left_to_torch():
     assert not NativeProgram(DenseProgram(config)).serves(two, positions, keep=True)
 
 
+def test_layouts_agree():
+    assert (ctypes.sizeof(_Program), ctypes.sizeof(_Stream)) == (272, 144)  # as in native.cpp
+
+
+def test_wrong_shapes_and_orders_are_refused():
+    config, parameters = make((2, 3), 32)
+    numbers, positions = structures(6)
+    program = NativeProgram(DenseProgram(config))
+    weights = program.weights(parameters)
+    with pytest.raises(ValueError, match="positions"):
+        program.batch(weights, numbers, positions[:, :4].float())
+    batch = program.batch(weights, numbers, positions.float())
+    with pytest.raises(RuntimeError, match="after energies"):
+        batch.forces()
+    batch.energies()
+    batch.forces()
+    energy, forces, *others = labels(6)
+    with pytest.raises(ValueError, match="forces"):
+        batch.gradient(energy, forces[:, :3], *others)
+
+
+def test_a_default_precision_does_not_matter():
+    config, parameters = make((2, 3, 4), 64)
+    numbers, positions = structures(7)
+    expected = compiled(config, parameters, numbers, positions.float())
+    before = torch.get_default_dtype()
+    try:
+        torch.set_default_dtype(torch.float64)
+        got = compiled(config, parameters, numbers, positions.float())
+    finally:
+        torch.set_default_dtype(before)
+    assert all(torch.equal(got[name], value) for name, value in expected.items())
+
+
+def test_precisions_are_not_mixed():
+    network = small_network(orders=(2, 3), overlap_features=32, dtype=torch.float64)
+    numbers, positions = structures(30)
+    with pytest.raises(RuntimeError):
+        Evaluator(network)(Batch(numbers, positions.float()), forces=True, attention=False)
+
+
 def test_evaluation_takes_it_and_gives_the_same_attention():
     network = small_network(orders=(2, 3, 4), overlap_features=64, dtype=torch.float32)
     numbers, positions = structures(8)
@@ -181,9 +222,18 @@ def test_without_torchs_threads_it_has_its_own(anew, monkeypatch):
     expected = compiled(config, parameters, numbers, positions.float())
     monkeypatch.setattr(native_library, "OPENMP", ("-fno-such-option",))
     own = anew()
+    assert not native_library.to_be_compiled()  # what cannot be made is not asked for again
     monkeypatch.setattr("geomatt.model.native.library", lambda: own)
     got = compiled(config, parameters, numbers, positions.float())
     assert all(torch.equal(got[name], value) for name, value in expected.items())
+
+
+def test_a_damaged_file_is_made_again(anew):
+    kept = native_library._target(native_library._compiler(), native_library._variants()[0])
+    kept.parent.mkdir(parents=True)
+    kept.write_bytes(b"")
+    assert isinstance(anew(), ctypes.CDLL)
+    assert kept.stat().st_size > 10_000
 
 
 def test_no_compiler_is_no_misfortune(anew, monkeypatch):
@@ -208,6 +258,6 @@ def test_a_cache_that_cannot_be_written_is_told_of(anew, monkeypatch, tmp_path):
 
 
 def test_the_source_compiles_without_warnings(tmp_path):
-    command = [native_library._compiler(), *native_library.FLAGS, *native_library.OPENMP, "-Wall", "-Wextra"]
+    command = [*native_library._compiler(), *native_library._variants()[0], "-Wall", "-Wextra"]
     command += ["-Werror", "-c", str(native_library.CODE / "native.cpp"), "-o", str(tmp_path / "native.o")]
     subprocess.run(command, check=True, timeout=100)

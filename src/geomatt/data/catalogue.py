@@ -101,7 +101,7 @@ CATALOGUE: tuple[Entry, ...] = (
 
 
 def cache_directory() -> Path:
-    """Where fetched data live: $GEOMATT_CACHE, or the platform's usual place."""
+    """Where fetched data and compiled code live: $GEOMATT_CACHE, or the platform's usual place."""
     if chosen := os.environ.get("GEOMATT_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":

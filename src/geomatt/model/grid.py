@@ -68,7 +68,7 @@ class Places:
         """`distance` and `real` (B, N, N)."""
         self.nodes, self.shape = nodes, distance.shape
         u = (distance.flatten() / nodes.step).clamp_(max=nodes.last)
-        self.cell = u.to(torch.int64)  # (P,)
+        self.cell = u.to(torch.int64).clamp_(min=0)  # (P,); where a distance is not a number, weights are not
         there = real.flatten()  # nothing where padding is
         self.value, self.slope = (w * there for w in hermite_weights(u - self.cell, nodes.step))  # (6, P)
 

@@ -1,4 +1,4 @@
-"""Quintic Hermite interpolation between nodes of a grid of distances: what `table` and `grid` share.
+"""Quintic Hermite interpolation between nodes of a grid of distances: what `grid` is made of.
 
 A function's value, h · slope and h² · curvature at the two nodes around a distance, six numbers with six
 weights, give it there with an error of order h⁶, and its derivative exactly that of what was interpolated.

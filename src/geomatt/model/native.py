@@ -83,7 +83,8 @@ class NativeProgram:
         fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.program.channels.streams)
         short = (1 + elements) << config.layers <= streams.WIDEST  # else features are formed in between
         small = self.space(positions.shape[-2]) <= MOST
-        if members > 1 or not (fits and short and small) or positions.dtype != torch.float32:
+        plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in (p["mu"], positions))
+        if members > 1 or not (fits and short and small and plain):
             return False
         return (keep or grid_pays(config, p["mu"], positions)) and library() is not None
 
@@ -127,6 +128,8 @@ class NativeBatch:
         self.library, self.program, self.w = found, program, weights
         self.config = program.config
         self.structures, self.atoms = numbers.shape
+        _check_shape("positions", positions, (*numbers.shape, 3))
+        self.reached = ""  # the sweep that was made last
         self.arrays: dict[str, Tensor] = {}
         elements = weights.prepared.parameters["elements"]
         one_hot = (numbers[..., None] == elements[0]).float()
@@ -165,7 +168,7 @@ class NativeBatch:
 
     def energies(self) -> Tensor:
         """Atomic energies (B, N)."""
-        self.library.geomatt_energies(ctypes.byref(self.p))
+        self._sweep("energies", after="")
         return self.arrays["atomic"]
 
     def alpha(self) -> list[Tensor]:
@@ -175,7 +178,7 @@ class NativeBatch:
         )
 
     def forces(self) -> Tensor:
-        """Forces (B, N, 3), after the energies."""
+        """Forces (B, N, 3), after the energies; a gradient turns them into errors."""
         shape, hidden = (self.structures, self.atoms), self.p.hidden
         self.new("c_bar", *shape, len(self.w.into))
         self.new("hidden_bar", *shape, hidden)
@@ -186,7 +189,7 @@ class NativeBatch:
             self.new_in(s, "bars", modules, units, pairs, width)
             self.new_in(s, "alpha_bar", units, self.atoms, self.atoms)
             self.new_in(s, "pull", units, self.atoms, self.atoms)
-        self.library.geomatt_forces(ctypes.byref(self.p))
+        self._sweep("forces", after="energies")
         return self.arrays["forces"]
 
     def gradient(
@@ -197,6 +200,10 @@ class NativeBatch:
         Labels (B,) and (B, N, 3); the loss's slopes by energies and forces are the weights (B,) times errors.
         """
         shape, hidden = (self.structures, self.atoms), self.p.hidden
+        for name, value in (("energies", energy), ("weights", energy_weight), ("weights", force_weight)):
+            _check_shape(name, value, (self.structures,))
+        if forces is not None:
+            _check_shape("forces", forces, (*shape, 3))
         given = {"energy_label": energy, "energy_weight": energy_weight, "force_weight": force_weight}
         if forces is not None:
             given["force_label"] = forces
@@ -213,7 +220,7 @@ class NativeBatch:
             self.new_in(s, "alpha_dot", units, self.atoms, self.atoms)
             self.new_in(s, "alpha_hat", units, self.atoms, self.atoms)
             self.new_in(s, "by_table", SHARES, *self.w.nodes.tables[s].shape)
-        self.library.geomatt_gradient(ctypes.byref(self.p))
+        self._sweep("gradient", after="forces")
         errors = self.arrays["energy_error"], None if forces is None else self.arrays["forces"]
         return self._by_weights(energy_weight), *errors
 
@@ -243,16 +250,30 @@ class NativeBatch:
             **program.unfold(p, prepared.factors, self.w.nodes.by_functions(by_tables)),
         }
 
+    def _sweep(self, name: str, after: str) -> None:
+        """Let compiled code run, on what the sweep before has left."""
+        if self.reached != after:
+            raise RuntimeError(f"{name} come after {after or 'nothing else'}, not after {self.reached!r}")
+        getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.p))
+        self.reached = name
+
     def new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> None:
         """An array for compiled code to fill."""
-        self._point(self.p, {name: torch.empty(shape, dtype=dtype)})
+        self._point(self.p, {name: torch.empty(shape, dtype=dtype, device="cpu")})
 
     def new_in(self, s: int, name: str, *shape: int) -> None:
         """One of a stream's own."""
-        self._point(self.streams[s], {name: torch.empty(shape)}, s)
+        array = torch.empty(shape, dtype=torch.float32, device="cpu")
+        self._point(self.streams[s], {name: array}, s)
 
     def _point(self, struct: ctypes.Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
         """Let the structure point to the arrays, and keep them."""
         for name, array in arrays.items():
             setattr(struct, name, array.data_ptr())
             self.arrays[name if s is None else f"{name}.{s}"] = array
+
+
+def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
+    """Compiled code would read on beyond the end."""
+    if array.shape != shape:
+        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

@@ -1,9 +1,9 @@
 """Optimisation steps for M independent networks at once; M = 1 is the ordinary case.
 
-All weights live in one matrix θ (M, n): a step gathers its structures, sweeps through `DenseProgram` (member
-by member on a CPU) and updates θ with Adam. Adam works element by element, so members never see each other.
-On a GPU the sweep is `FusedProgram`'s where it can be, and the whole step is captured as a CUDA graph and
-replayed.
+All weights live in one matrix θ (M, n): a step gathers its structures, sweeps through `DenseProgram` and
+updates θ with Adam. Adam works element by element, so members never see each other. On a CPU members are
+swept one by one, by `NativeProgram` where it serves. On a GPU the sweep is `FusedProgram`'s where it can be,
+and the whole step is captured as a CUDA graph and replayed.
 """
 
 from __future__ import annotations

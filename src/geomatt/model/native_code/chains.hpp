@@ -125,6 +125,13 @@ template <int L> static void collect(const Stream& s, int unit, int j, const flo
 
 // ---- the four sweeps ------------------------------------------------------------------------------------
 
+// A thread's own space. It is kept: fresh memory would cost more than the products.
+static float* own_space(size_t wanted) {
+    thread_local std::vector<float> space;
+    if (space.size() < wanted) std::vector<float>(wanted).swap(space);
+    return space.data();
+}
+
 // One unit of the stream. Modules count from 0; J = last + 1.
 template <int L> struct Unit {
     const Stream& s;
@@ -135,12 +142,7 @@ template <int L> struct Unit {
 
     const Rows straight = {n, n, w, n, 1, w, w}, turned = {n, n, w, 1, n, w, w};
 
-    // A thread's own space. It is kept: fresh memory would cost more than the products.
-    float* own(int place) const {
-        thread_local std::vector<float> space;
-        if (space.size() < size_t(s.space)) space.resize(s.space);
-        return space.data() + place * s.matrix();
-    }
+    float* own(int place) const { return own_space(s.space) + place * s.matrix(); }
     float* x(int j) const { return own(j); }
     float* dot(int j) const { return own(s.modules + j); }
     float* spare(int j) const { return own(2 * s.modules + j); }

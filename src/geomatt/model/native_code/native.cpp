@@ -45,6 +45,9 @@ struct Program {
     int units() const { return layers * structures; }
 };
 
+// What native.py has, too.
+static_assert(sizeof(Program) == 272 && sizeof(Stream) == 144, "the layouts must agree");
+
 // For one structure: everything that is not a chain.
 struct Structure {
     const Program& p;
@@ -98,11 +101,12 @@ struct Structure {
         }
     }
 
-    // [layer] of a stream: its α or a relative of it, and where its coefficients begin.
+    // α of a stream and layer, or a relative of it.
     float* of(float* Stream::*which, int s, int layer) const {
         const Stream& stream = p.stream[s];
         return stream.square(stream.*which, layer * p.structures + b);
     }
+    // For every stream and layer: where its coefficients begin, and how many there are.
     template <class F> void each_layer(bool back, F work) const {
         for (int s = 0; s < p.streams; ++s)
             for (int step = 0; step < p.layers; ++step) {
@@ -110,11 +114,12 @@ struct Structure {
                 work(s, layer, s * p.width(), p.first << layer);
             }
     }
-    // (n, w) += or = α x, or αᵀ x; and y (n, n) = x x′ᵀ.
+    // (n, w) = α x, or αᵀ x, or added.
     void apply(float* out, bool turned, int w, Product one, Product two = {}, float sign = 1, bool add = false) const {
         const Rows shape = {n, n, w, turned ? 1 : n, turned ? n : 1, across, across};
         by_lanes(w, [&](auto l) { rows<l>(shape, out, one, two, sign, add); });
     }
+    // (n, n) = x x′ᵀ.
     void outer(float* out, int w, Product one, Product two = {}) const {
         by_lanes(w, [&](auto l) { contract<l>(out, n, w, across, one, two, -1); });
     }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <system_error>
 #include <thread>
 #include <type_traits>
 #include <vector>
@@ -55,7 +56,10 @@ template <class F> static void parallel(int threads, int count, F work) {
     std::atomic<int> next{0};
     auto run = [&] { for (int i; (i = next++) < count;) work(i); };
     std::vector<std::thread> others;
-    for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(run);
+    try {
+        for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(run);
+    } catch (const std::system_error&) {  // no more threads are to be had: those there are do it all
+    }
     run();
     for (auto& thread : others) thread.join();
 #endif
