@@ -120,72 +120,67 @@ static void rows(const Rows& s, float* c, Product p, Product q = {}, float sign 
         in_blocks(s.n, [&](int i, auto r) { rows_block<L, r, 1>(s, c, p, q, sign, add, i, at); });
 }
 
-// C (n, n) from A (n, w) and Bᵀ, both with rows that lie `row` apart.
-template <int L, int R, int S>
-static void contract_block(float* c, Product p, Product q, float sign, int i, int j, int n, long w, long row) {
+// Sums of the products of vectors: those of A lie `row` and `step` apart, those of B `column` and `next`.
+struct Vectors { int count; long row, step, column, next; };
+
+template <int L, int R, int S> struct Sums {
     using T = Lanes<L>;
-    typename T::V sums[R][S] = {};
-    auto accumulate = [&](Product p) {
-        for (long at = 0; at < w; at += L) {
+    typename T::V of[R][S] = {};
+
+    Sums(const Vectors& v, Product p, Product q, float sign) {
+        if (q.a) {
+            add(v, q);
+            for (auto& line : of) for (auto& sum : line) sum *= sign;
+        }
+        add(v, p);
+    }
+
+    void add(const Vectors& v, Product p) {
+        for (int t = 0; t < v.count; ++t) {
             typename T::V right[S];
-            for (int s = 0; s < S; ++s) right[s] = T::load(p.b + (j + s) * row + at);
+            for (int s = 0; s < S; ++s) right[s] = T::load(p.b + s * v.column + t * v.next);
             for (int r = 0; r < R; ++r) {
-                const auto left = T::load_once(p.a + (i + r) * row + at);
-                for (int s = 0; s < S; ++s) sums[r][s] += left * right[s];
+                const auto left = T::load_once(p.a + r * v.row + t * v.step);
+                for (int s = 0; s < S; ++s) of[r][s] += left * right[s];
             }
         }
-    };
-    if (q.a) {
-        accumulate(q);
-        for (auto& line : sums) for (auto& sum : line) sum *= sign;
     }
-    accumulate(p);
-    for (int r = 0; r < R; ++r)
-        for (int s = 0; s < S; ++s) c[(i + r) * n + j + s] = T::sum(sums[r][s]);
-}
+};
 
-template <int L>
-static void contract(float* c, int n, long w, long row, Product p, Product q = {}, float sign = 1) {
+// Blocks of sums for all i and j; `done` says where they go.
+template <int L, class Done>
+static void all_sums(int n, const Vectors& v, Product p, Product q, float sign, Done done) {
+    auto from = [&](Product p, int i, int j) -> Product {
+        return p.a ? Product{p.a + i * v.row, p.b + j * v.column} : p;
+    };
     in_blocks(n, [&](int i, auto r) {
+        auto block = [&](int j, auto s) {
+            const Sums<L, r, s> sums(v, from(p, i, j), from(q, i, j), sign);
+            for (int k = 0; k < r; ++k)
+                for (int l = 0; l < s; ++l) done(i + k, j + l, sums.of[k][l]);
+        };
         int j = 0;
-        for (; j + 3 <= n; j += 3) contract_block<L, r, 3>(c, p, q, sign, i, j, n, w, row);
-        for (; j < n; ++j) contract_block<L, r, 1>(c, p, q, sign, i, j, n, w, row);
+        for (; j + 3 <= n; j += 3) block(j, std::integral_constant<int, 3>());
+        for (; j < n; ++j) block(j, std::integral_constant<int, 1>());
     });
 }
 
-// C (n, n, F), for every channel; `turned`: with Aᵀ and A′ᵀ.
-template <int L, int R, int S>
-static void channel_block(
-    float* c, Product p, Product q, float sign, long row, long column, int i, int j, int n, int f, int width
-) {
-    using T = Lanes<L>;
-    typename T::V sums[R][S] = {};
-    auto accumulate = [&](Product p) {
-        for (int m = 0; m < n; ++m) {
-            typename T::V right[S];
-            for (int s = 0; s < S; ++s) right[s] = T::load(p.b + (long(m) * n + j + s) * width + f);
-            for (int r = 0; r < R; ++r) {
-                const auto left = T::load_once(p.a + (i + r) * row + m * column + f);
-                for (int s = 0; s < S; ++s) sums[r][s] += left * right[s];
-            }
-        }
-    };
-    if (q.a) {
-        accumulate(q);
-        for (auto& line : sums) for (auto& sum : line) sum *= sign;
-    }
-    accumulate(p);
-    for (int r = 0; r < R; ++r)
-        for (int s = 0; s < S; ++s) T::store(c + (long(i + r) * n + j + s) * width + f, sums[r][s]);
+// C (n, n) from A (n, w) and Bᵀ, both with rows that lie `row` apart.
+template <int L>
+static void contract(float* c, int n, long w, long row, Product p, Product q = {}, float sign = 1) {
+    const Vectors v = {int(w / L), row, L, row, L};
+    all_sums<L>(n, v, p, q, sign, [&](int i, int j, auto sum) { c[i * n + j] = Lanes<L>::sum(sum); });
 }
 
+// C (n, n, F), for every channel; `turned`: with Aᵀ and A′ᵀ.
 template <int L>
 static void channels(float* c, bool turned, int n, int width, Product p, Product q = {}, float sign = 1) {
-    const long row = long(turned ? 1 : n) * width, column = long(turned ? n : 1) * width;
-    for (int f = 0; f < width; f += L)
-        in_blocks(n, [&](int i, auto r) {
-            int j = 0;
-            for (; j + 3 <= n; j += 3) channel_block<L, r, 3>(c, p, q, sign, row, column, i, j, n, f, width);
-            for (; j < n; ++j) channel_block<L, r, 1>(c, p, q, sign, row, column, i, j, n, f, width);
+    const long line = long(n) * width;
+    const Vectors v = {n, turned ? width : line, turned ? line : width, width, line};
+    for (int f = 0; f < width; f += L) {
+        const Product one = {p.a + f, p.b + f}, two = q.a ? Product{q.a + f, q.b + f} : q;
+        all_sums<L>(n, v, one, two, sign, [&](int i, int j, auto sum) {
+            Lanes<L>::store(c + i * line + long(j) * width + f, sum);
         });
+    }
 }
