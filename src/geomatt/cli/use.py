@@ -16,7 +16,12 @@ if TYPE_CHECKING:
     from geomatt.data.structures import Dataset
     from geomatt.model import Committee, Normalisation, Potential
 
-Model = Annotated[Path, typer.Argument(help="A model file, or the folder of a run.", show_default=False)]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
+    ),
+]
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.", show_default=False)
 ]
