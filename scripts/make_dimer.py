@@ -10,7 +10,7 @@ frames.
 
 The data set that ships inside the package for `--quick`:
 
-    python scripts/make_dimer.py --frames 10 --every 50 --out src/geomatt/data/embedded/dimer.npz
+    python scripts/make_dimer.py --frames 10 --every 50 --out src/geomatt/data/public/embedded/dimer.npz
 """
 
 from __future__ import annotations

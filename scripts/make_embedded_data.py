@@ -21,7 +21,7 @@ from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from ase.optimize import BFGS
 from tblite.ase import TBLite
 
-OUT = Path(__file__).parents[1] / "src" / "geomatt" / "data" / "embedded" / "ethanol.npz"
+OUT = Path(__file__).parents[1] / "src" / "geomatt" / "data" / "public" / "embedded" / "ethanol.npz"
 TEMPERATURE = 500.0  # K
 TIMESTEP = 0.5  # fs; the O-H stretch has a period of 9 fs
 EVERY = 20  # steps between kept frames: 10 fs

@@ -7,8 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
-from geomatt.model.config import ModelConfig
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 
 settings.register_profile("geomatt", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("geomatt")

@@ -18,8 +18,8 @@ from geomatt.bench.settings import Settings
 from geomatt.bench.stage import Stage
 from geomatt.bench.training import new_network
 from geomatt.data.batch import collate
-from geomatt.data.embedded import ethanol
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.data.public.embedded import ethanol
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.training.loss import Loss
 from geomatt.training.step import ErrorSums, Stepper, Targets

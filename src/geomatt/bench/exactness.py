@@ -14,8 +14,8 @@ from geomatt.bench.stage import Stage
 from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames, random_matter
 from geomatt.bench.training import Trainee, new_network
 from geomatt.data.batch import Batch
-from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.inference import Evaluator, Path
+from geomatt.model.geometric_attention.inference import Evaluator, Path
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.training.loss import Loss
 
 DTYPES = (torch.float64, torch.float32)

@@ -1,6 +1,6 @@
 """The least a machine could need: operations and bytes counted, against its two ceilings measured.
 
-Counted is the algebra of `geomatt.model.dense` and `geomatt.model.sparse` with all basis functions: k = 2
+Counted is the algebra of `dense.program` and `sparse.program` with all basis functions: k = 2
 collapsed, every pair of atoms once, one multiplication and one addition as two operations. Bytes are those
 that must move even if every intermediate number stayed in the caches: weights, their averages in Adam,
 positions, labels and results. The larger of the two times is the floor.
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import torch
 
-from geomatt.model.config import ModelConfig
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 
 FLOAT = 4  # bytes
 

@@ -18,7 +18,7 @@ from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames
 from geomatt.bench.timing import Contender, Timing, measure, ticks
 from geomatt.bench.training import judged, new_network, own_floor
 from geomatt.data.batch import Batch
-from geomatt.model.inference import Evaluator
+from geomatt.model.geometric_attention.inference import Evaluator
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Potential
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geomatt.model.geometric_attention import GeometricAttention, OverlapFunctions, pair_distances
+from geomatt.model.geometric_attention.network import GeometricAttention, OverlapFunctions, pair_distances
 
 
 def literal_energies(network: GeometricAttention, numbers: Tensor, positions: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from geomatt.bench.literal import literal_energies
 from geomatt.bench.result import importable
 from geomatt.bench.systems import Workload
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.training.loss import Loss
 
 CUTOFF = 5.0  # Å

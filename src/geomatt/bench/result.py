@@ -19,7 +19,7 @@ from geomatt.bench.floor import Ceilings, Work
 from geomatt.bench.timing import Ratio, Timing
 from geomatt.data.files import atomic_output
 from geomatt.errors import GeomAttError
-from geomatt.model.native_library import library
+from geomatt.model.geometric_attention.cpu.library import library
 from geomatt.training.record import commit, hardware
 
 FORMAT = 1

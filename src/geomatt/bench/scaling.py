@@ -19,8 +19,8 @@ from geomatt.bench.systems import random_matter
 from geomatt.bench.timing import Contender, Timing, measure
 from geomatt.bench.training import judged, new_network
 from geomatt.data.batch import Batch
-from geomatt.model.inference import Evaluator
-from geomatt.model.sparse import pair_layout, sparse_energy_and_forces
+from geomatt.model.geometric_attention.inference import Evaluator
+from geomatt.model.geometric_attention.sparse.program import pair_layout, sparse_energy_and_forces
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
 SHORTEST = 0.02  # s, below which a round repeats an evaluation

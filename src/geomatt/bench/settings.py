@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from geomatt.model.config import ModelConfig
+from geomatt.model.geometric_attention.config import ModelConfig
 
 # Atoms in the eight molecules of the paper's Table 1, in its order (aspirin first).
 MOLECULES = (21, 12, 9, 9, 18, 16, 15, 12)

@@ -16,8 +16,8 @@ from geomatt.bench.stage import Stage
 from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames
 from geomatt.bench.timing import Contender, Timing, measure, ticks
 from geomatt.data.batch import Batch
-from geomatt.model.config import ModelConfig
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.training.loss import Loss
 from geomatt.training.step import Stepper, Targets

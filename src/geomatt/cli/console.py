@@ -28,7 +28,7 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
 
 def compile_fast_code() -> None:
     """What work on a CPU does at its first use, with a word about the seconds it takes."""
-    from geomatt.model.native_library import library, to_be_compiled
+    from geomatt.model.geometric_attention.cpu.library import library, to_be_compiled
 
     if to_be_compiled():
         with console.status("Compiling fast code for this processor, once …"):

@@ -43,8 +43,8 @@ def demo(
     """
     from geomatt.analysis import attention, attention_figure, bond_scores, molecule_figure
     from geomatt.cli.use_tables import bond_table, error_tables
-    from geomatt.data.embedded import ethanol
     from geomatt.data.files import atomic_write
+    from geomatt.data.public.embedded import ethanol
     from geomatt.evaluation import evaluate, parity_plot
 
     folder = _free(out)

@@ -245,8 +245,8 @@ def import_authors(
 
     Give --train-file, or --energy-mean, --energy-std, --energy-unit and --elements.
     """
-    from geomatt.model.authors import import_authors as convert
     from geomatt.model.files import save
+    from geomatt.model.geometric_attention.authors import import_authors as convert
 
     given = elements.split(",") if elements else None
     record: dict[str, Any] = {}

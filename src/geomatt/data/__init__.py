@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from geomatt.data.catalogue import CATALOGUE, cache_directory, find_entry, locate
 from geomatt.data.checks import check_labels
-from geomatt.data.download import fetch
-from geomatt.data.embedded import ethanol
 from geomatt.data.files import atomic_output, require_writable
-from geomatt.data.readers import read, report_unit, write
+from geomatt.data.io.readers import read, report_unit, write
+from geomatt.data.public.catalogue import CATALOGUE, cache_directory, find_entry, locate
+from geomatt.data.public.download import fetch
+from geomatt.data.public.embedded import ethanol
 from geomatt.data.splits import Split, blocked_split, fold_splits, random_split, split_from_files
 from geomatt.data.structures import Dataset, Structure
 

@@ -1,8 +1,8 @@
 """The network, the potential around it, and its files."""
 
-from geomatt.model.config import ModelConfig
 from geomatt.model.files import load, save
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Committee, Output, Potential, Prediction

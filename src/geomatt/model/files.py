@@ -21,8 +21,8 @@ from torch import Tensor
 
 from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
-from geomatt.model.config import ModelConfig
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Committee, Potential
 from geomatt.model.precision import DTYPES, parse_dtype

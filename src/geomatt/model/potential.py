@@ -16,8 +16,8 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.inference import Evaluator, Path
+from geomatt.model.geometric_attention.inference import Evaluator, Path
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.interface import AttentionRecord
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.precision import parse_dtype

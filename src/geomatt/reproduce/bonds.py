@@ -79,7 +79,7 @@ class Bonds(Experiment):
         frames: np.ndarray,
         names: tuple[str, str],
     ) -> Any:
-        from geomatt.data.download import sha256
+        from geomatt.data.public.download import sha256
         from geomatt.model.files import load_file
         from geomatt.reproduce.bonds_scores import score
 
@@ -94,7 +94,7 @@ class Bonds(Experiment):
         return pieces.get(_key(*names).replace(" → ", " to "), inputs, compute)
 
     def _quick(self, settings: Settings, progress: Progress, pieces: Pieces) -> dict[str, Any]:
-        from geomatt.data.embedded import ethanol
+        from geomatt.data.public.embedded import ethanol
         from geomatt.reproduce.bonds_scores import score
 
         frames = ethanol()
@@ -243,7 +243,7 @@ def _key(base: str, target: str) -> str:
 
 def _model_record(path: Path) -> dict[str, Any]:
     """Which model was looked at, and how good it is."""
-    from geomatt.data.download import sha256
+    from geomatt.data.public.download import sha256
     from geomatt.model.files import load_file
 
     record = load_file(path).record

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from geomatt.data.embedded import dimer
+from geomatt.data.public.embedded import dimer
 from geomatt.data.splits import Split, random_split
 from geomatt.data.structures import Dataset
 from geomatt.evaluation import evaluate

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.embedded import ethanol
+from geomatt.data.public.embedded import ethanol
 from geomatt.data.splits import Split, fold_splits
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError

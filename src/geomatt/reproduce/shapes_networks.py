@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geomatt.model.config import ModelConfig
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 
 # The setting of the paper's Fig. 3: d in [0, 2], Δd = 0.1, γ = 10, F_I = 16 for every order, F_v = 1.
 D_MAX, SPACING, GAMMA, OVERLAP_FEATURES = 2.0, 0.1, 10.0, 16

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state
 from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
-from geomatt.model.geometric_attention import pair_distances
+from geomatt.model.geometric_attention.network import pair_distances
 from geomatt.reproduce.shapes_networks import Classifier, make_step, readout
 from geomatt.reproduce.shapes_pairs import Pair
 

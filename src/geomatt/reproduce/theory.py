@@ -21,7 +21,7 @@ class Theory(Experiment):
     )
 
     def run(self, settings: Settings, progress: Progress) -> dict[str, Any]:
-        from geomatt.data.embedded import ethanol
+        from geomatt.data.public.embedded import ethanol
         from geomatt.reproduce import theory_measures as measures
         from geomatt.reproduce.inputs import described
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from geomatt.data.structures import Structure
-from geomatt.model.config import ModelConfig
-from geomatt.model.geometric_attention import GeometricAttention, pair_distances
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.network import GeometricAttention, pair_distances
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Potential
 from geomatt.reproduce.shapes_training import rotation

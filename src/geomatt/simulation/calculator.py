@@ -17,7 +17,7 @@ from geomatt.data.batch import Batch
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.files import check_device, load
-from geomatt.model.inference import Evaluator
+from geomatt.model.geometric_attention.inference import Evaluator
 from geomatt.model.potential import Committee, Potential
 from geomatt.model.precision import parse_dtype
 

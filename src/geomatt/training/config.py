@@ -11,7 +11,7 @@ from typing import Any, get_type_hints
 import torch
 
 from geomatt.errors import GeomAttError
-from geomatt.model.config import ModelConfig
+from geomatt.model.geometric_attention.config import ModelConfig
 from geomatt.model.precision import DTYPES
 from geomatt.training.recipes import recipe_settings
 

@@ -16,7 +16,7 @@ from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.files import fingerprint, load
-from geomatt.model.geometric_attention import GeometricAttention
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.potential import Potential
 from geomatt.training.checkpoint import Checkpoint
 from geomatt.training.config import TrainConfig
@@ -44,7 +44,7 @@ _FREE_ON_RESUME = {
 
 def load_dataset(config: TrainConfig) -> Dataset:
     """The data a configuration names."""
-    from geomatt.data.readers import read
+    from geomatt.data.io.readers import read
 
     if not config.data:
         raise GeomAttError("Which data? Give a file, or a name such as md17/ethanol.")
@@ -117,7 +117,7 @@ def _spread_out(indices: np.ndarray, count: int | None) -> np.ndarray:
 
 def report_unit_of(dataset: Dataset, config: TrainConfig) -> str:
     """The unit errors are shown in: the one asked for, else the data's."""
-    from geomatt.data.readers import report_unit
+    from geomatt.data.io.readers import report_unit
 
     return energy_unit(config.report_unit or report_unit(dataset))
 

@@ -18,16 +18,16 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from geomatt.data.batch import Batch
-from geomatt.model.dense import DenseProgram, Parameters
-from geomatt.model.geometric_attention import GeometricAttention
-from geomatt.model.native import NativeProgram
+from geomatt.model.geometric_attention.cpu.program import NativeProgram
+from geomatt.model.geometric_attention.dense.program import DenseProgram, Parameters
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.normalisation import Normalisation
 from geomatt.training.loss import Loss, loss_slopes, slope_weights
 from geomatt.training.memory import keep_pages
 from geomatt.training.replay import StepGraphs
 
 if TYPE_CHECKING:
-    from geomatt.model.fused import FusedProgram
+    from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class Stepper:
         self._sums = ErrorSums(len(self.networks), self.theta.device)
         self._fused: dict[int, FusedProgram] | None = None  # by batch size; None: not to be used
         if engine == "auto" and _fused_possible(self.networks[0], targets):
-            from geomatt.model.fused_update import FusedAdam
+            from geomatt.training.fused_update import FusedAdam
 
             self._fused, self._fused_adam = {}, FusedAdam(betas, eps, ema_decay)
         if device.type == "cpu":
@@ -177,7 +177,7 @@ class Stepper:
         self._adam(gradient)
 
     def _fused_program(self, batch: int, targets: Targets) -> FusedProgram:
-        from geomatt.model.fused import FusedProgram
+        from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
         assert self._fused is not None
         if batch not in self._fused:
@@ -371,6 +371,6 @@ def _fused_possible(network: GeometricAttention, targets: Targets) -> bool:
     positions = targets.positions
     if not positions.is_cuda or positions.dtype != torch.float32 or not importlib.util.find_spec("triton"):
         return False
-    from geomatt.model.fused import FusedProgram
+    from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
     return FusedProgram.supports(network.config, targets.numbers.shape[2])

@@ -1,0 +1,1 @@
+"""Readers and writers of structure files, with units converted at the border."""

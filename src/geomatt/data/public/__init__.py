@@ -1,0 +1,1 @@
+"""Public data sets: the catalogue, downloads, and the data shipped with the package."""

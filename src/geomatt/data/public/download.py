@@ -1,0 +1,294 @@
+"""Fetch public data sets into the cache: resumed where broken off, checked, remembered."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import http.client
+import json
+import os
+import shutil
+import ssl
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.files import atomic_output
+from geomatt.data.io.npz import KNOWN_KEYS, load_arrays
+from geomatt.data.public.catalogue import CATALOGUE, Entry, cache_directory, find_entry
+from geomatt.elements import SYMBOLS, formula
+from geomatt.errors import GeomAttError
+
+Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
+_CHUNK = 1 << 16
+_TIMEOUT = 30.0  # seconds without a byte
+_STARTS = {".npz": b"PK", ".bz2": b"BZh"}
+
+
+def fetch(
+    name: str, *, source: str | Path | None = None, progress: Progress | None = None
+) -> tuple[Path, str]:
+    """The data set's file in the cache, and how it came there: "cached", "downloaded" or "copied".
+
+    ``source`` is an existing copy: the file itself, rMD17's archive, or a directory that holds either. A file
+    already in the cache is checked against the checksum remembered from its first arrival.
+    """
+    entry = find_entry(name)
+    if entry is None:
+        raise GeomAttError(
+            f"There is no data set {name!r}. Known are: {', '.join(e.name for e in CATALOGUE)}."
+        )
+    with _storage_errors(entry):
+        entry.target.parent.mkdir(parents=True, exist_ok=True)
+        if source is not None:
+            _copy(entry, _find_copy(entry, Path(source).expanduser()))
+            return entry.target, "copied"
+        if entry.target.exists():
+            _verify(entry)
+            return entry.target, "cached"
+        if entry.archive is None:
+            _download(entry, entry.target, progress)
+        else:
+            archive = entry.target.parent / entry.archive
+            if not archive.exists():
+                _download(entry, archive, progress)
+            _copy(entry, archive)
+        return entry.target, "downloaded"
+
+
+def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
+    """Bring the file at the entry's address to ``target``, continuing a partial one if there is any."""
+    part = target.with_name(target.name + ".part")
+    have = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": "geomatt", **({"Range": f"bytes={have}-"} if have else {})}
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(entry.address, headers=headers), timeout=_TIMEOUT
+        ) as response:
+            have, total = _plan(response, have)
+            with open(part, "ab" if have else "wb") as stream:
+                while chunk := response.read(_CHUNK):
+                    stream.write(chunk)
+                    have += len(chunk)
+                    if progress is not None:
+                        progress(have, total)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != 416:  # 416: nothing after what we have, so the partial file is all or wrong
+            raise GeomAttError(_no_luck(entry, f"the server says {error.code} {error.reason}")) from error
+        total = _total(error.headers.get("Content-Range"))
+        if total != have:
+            part.unlink()
+            _download(entry, target, progress)
+            return
+    except (
+        urllib.error.URLError,
+        http.client.HTTPException,
+        TimeoutError,
+        ConnectionError,
+        ssl.SSLError,
+    ) as error:
+        reason = getattr(error, "reason", None) or str(error) or type(error).__name__
+        raise GeomAttError(_no_luck(entry, str(reason))) from error
+    if total is not None and have < total:
+        raise GeomAttError(
+            f"The transfer of {entry.name} broke off after {have:,} of {total:,} bytes. "
+            f"Run the same command again to continue it."
+        )
+    _accept(entry, part, target)
+
+
+def _plan(response: Any, have: int) -> tuple[int, int | None]:
+    """Bytes to keep of the partial file, and the size of the whole one, from the server's answer."""
+    span = response.headers.get("Content-Range", "")
+    if response.status == 206 and span.startswith(f"bytes {have}-"):
+        return have, _total(span)
+    if response.status == 206:
+        raise http.client.HTTPException(f"asked for bytes from {have}, got {span!r}")
+    length = response.headers.get("Content-Length")
+    return 0, int(length) if length and length.isdigit() else None
+
+
+def _total(content_range: str | None) -> int | None:
+    size = (content_range or "").rpartition("/")[2]
+    return int(size) if size.isdigit() else None
+
+
+def _accept(entry: Entry, part: Path, target: Path) -> None:
+    """Put a completed download in place if it is what it should be; else remove it and say so."""
+    with open(part, "rb") as stream:
+        start = stream.read(60)
+    if not start.startswith(_STARTS[target.suffix]):
+        part.unlink()
+        raise GeomAttError(_no_luck(entry, f"it returned something else, which begins with {start!r}"))
+    digest = sha256(part)
+    remembered = _memory().get(_key(target))
+    if remembered is not None and remembered["from"] == entry.address and remembered["sha256"] != digest:
+        part.unlink()
+        raise GeomAttError(
+            f"{entry.name} as downloaded now differs from the first download (sha256 {digest[:16]}… instead "
+            f"of {remembered['sha256'][:16]}…), so it was damaged or changed at its source. Try again; if "
+            f"the change is known to be right, remove {_key(target)!r} from {_memory_file()}."
+        )
+    if target.suffix == ".npz":
+        try:
+            arrays = load_arrays(part)
+        except GeomAttError:
+            part.unlink()
+            raise GeomAttError(_no_luck(entry, "the file arrived damaged; try again")) from None
+        try:
+            _check_molecule(entry, arrays, f"What {entry.address} returned")
+        except GeomAttError:
+            part.unlink()
+            raise
+    os.replace(part, target)
+    _remember(target, digest, entry.address)
+
+
+def _copy(entry: Entry, source: Path) -> None:
+    """Take the entry's file from a copy or out of an archive, checking that it is the right molecule."""
+    origin = entry.address if source.parent == entry.target.parent else str(source.resolve())
+    with atomic_output(entry.target) as temporary:
+        if source.suffix == ".npz":
+            shutil.copyfile(source, temporary)
+        else:
+            _extract(entry, source, temporary)
+        _check_molecule(entry, load_arrays(temporary), str(source))
+        digest = sha256(temporary)
+        remembered = _memory().get(_key(entry.target))
+        if remembered and remembered["from"] == entry.address and remembered["sha256"] != digest:
+            raise GeomAttError(
+                f"{source} differs from the {entry.name} first downloaded from {entry.address}. To use it "
+                f"anyway, remove {_key(entry.target)!r} from {_memory_file()}."
+            )
+    _remember(entry.target, digest, origin)
+
+
+def _extract(entry: Entry, archive: Path, target: Path) -> None:
+    """Copy the one member out; no path in the archive is ever used as a path here."""
+    try:
+        with tarfile.open(archive, "r:*") as tar:
+            for member in tar:
+                if member.isfile() and member.name.rpartition("/")[2] == entry.filename:
+                    content = tar.extractfile(member)
+                    assert content is not None
+                    with content, open(target, "wb") as stream:
+                        shutil.copyfileobj(content, stream)
+                    return
+    except (tarfile.TarError, EOFError) as error:
+        raise GeomAttError(f"{archive} is damaged: {error}. Delete it and fetch it again.") from error
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise GeomAttError(f"{archive} is damaged: {error}. Delete it and fetch it again.") from error
+    raise GeomAttError(f"{archive} holds no {entry.filename}.")
+
+
+def _find_copy(entry: Entry, source: Path) -> Path:
+    """The file to copy: ``source`` itself, or the entry's file or archive inside that directory."""
+    if source.is_file():
+        return source
+    if not source.exists():
+        raise GeomAttError(f"There is no {source}.")
+    stems = {Path(entry.filename).stem, entry.name.replace("/", "_")}
+    stems |= {f"{entry.collection}_{alias}" for alias in entry.aliases}
+    names = [f"{stem}.npz" for stem in sorted(stems)] + ([entry.archive] if entry.archive else [])
+    for name in names:
+        for folder in (".", entry.collection, "npz_data", f"{entry.collection}/npz_data"):
+            if (source / folder / name).is_file():
+                return source / folder / name
+    raise GeomAttError(f"{source} holds no copy of {entry.name}; looked for {', '.join(names)}.")
+
+
+def _check_molecule(entry: Entry, arrays: Mapping[str, np.ndarray], what: str) -> None:
+    """Refuse a file of another molecule: under this name it would be taken for the right one ever after."""
+    name = next((key for key in KNOWN_KEYS["numbers"] if key in arrays), None)
+    numbers = arrays[name] if name is not None else np.empty(0)
+    valid = numbers.size and numbers.dtype.kind in "fiu" and 0 < numbers.min() <= numbers.max() < len(SYMBOLS)
+    if not valid:
+        raise GeomAttError(f"{what} is not {entry.name}: it holds no atomic numbers.")
+    wanted = f"{entry.formula or 'a molecule'} with {entry.atoms} atoms"
+    for row in np.unique(numbers.reshape(-1, numbers.shape[-1] if numbers.ndim else 1), axis=0):
+        found = formula(row)
+        if found != (entry.formula or found) or len(row) != entry.atoms:
+            raise GeomAttError(
+                f"{what} is not {entry.name}: it holds {found} with {len(row)} atoms, but {entry.name} is "
+                f"{wanted}. The cache was left as it was."
+            )
+
+
+def _verify(entry: Entry) -> None:
+    target = entry.target
+    digest = sha256(target)
+    remembered = _memory().get(_key(target))
+    if remembered is None:  # put there by hand, as our own message suggests
+        _check_molecule(entry, load_arrays(target), str(target))
+        _remember(target, digest, "put into the cache by hand")
+    elif remembered["sha256"] != digest:
+        raise GeomAttError(
+            f"{target} has changed since it was fetched (its checksum differs from the remembered one). "
+            "Delete it and fetch it again."
+        )
+
+
+def sha256(path: Path) -> str:
+    """Checksum of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def _memory_file() -> Path:
+    return cache_directory() / "checksums.json"
+
+
+def _memory() -> dict[str, dict[str, str]]:
+    """Checksums of what was fetched, by path in the cache: {"sha256": ..., "from": ...}."""
+    file = _memory_file()
+    if not file.exists():
+        return {}
+    try:
+        stored = json.loads(file.read_text(encoding="utf-8"))
+        return {
+            key: {"sha256": str(item["sha256"]), "from": str(item["from"])} for key, item in stored.items()
+        }
+    except (ValueError, TypeError, KeyError, AttributeError):
+        raise GeomAttError(
+            f"{file} is damaged. Delete it; checksums are then remembered anew from the next fetch."
+        ) from None
+
+
+def _remember(target: Path, digest: str, origin: str) -> None:
+    memory = {**_memory(), _key(target): {"sha256": digest, "from": origin}}
+    with atomic_output(_memory_file()) as temporary:
+        temporary.write_text(json.dumps(memory, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+
+
+def _key(target: Path) -> str:
+    return f"{target.parent.name}/{target.name}"
+
+
+def _no_luck(entry: Entry, reason: str) -> str:
+    place = entry.target.parent / (entry.archive or entry.filename)
+    return (
+        f"Could not download {entry.name} from {entry.address}: {reason}. If you can get the file elsewhere, "
+        f"put it at {place}, or run: geomatt data get {entry.name} --from PATH"
+    )
+
+
+@contextmanager
+def _storage_errors(entry: Entry) -> Iterator[None]:
+    """A full or read-only disk is a message that says where."""
+    try:
+        yield
+    except OSError as error:
+        what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
+        raise GeomAttError(
+            f"Could not store {entry.name} in {cache_directory()}: {what}. Set GEOMATT_CACHE to another "
+            "directory."
+        ) from error

@@ -1,0 +1,1 @@
+"""The paper's model: geometric attention (Frank & Chmiela 2021)."""

@@ -1,0 +1,1 @@
+"""Engine for a CPU: the sweeps of the dense engine in C++."""

@@ -1,0 +1,166 @@
+"""The network of Frank & Chmiela (2021), as the paper writes it.
+
+Symbols of the paper, each named once:
+
+    Φ̂_l(d)    basis          discretised atomic function, exp(−γ (d − μ_l)²)
+    F²(i,j)    overlap        (Q Φ̂(0) + q) ∘ (K Φ̂(d_ij) + k), a vector of F_I functions of the distance
+    F^(k)      chain          Σ_m F^(k−1)(i,m) ∘ F²(m,j), k − 1 overlap modules in a row
+    α^(k)_ij   attention      (Δd / N_S) Σ_f F^(k)(i,j)_f, no softmax
+    v_i        features       v_i ← v_i + Σ_j α_ij (W v_j + b)
+
+Shapes: B structures, N atoms (padded), S streams, L basis functions, F overlap features, V atom features.
+The sums run over all atoms, the atom itself included; `dense.program` and `sparse.program`
+compute the same numbers faster.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.interface import AttentionRecord
+
+
+class GeometricAttention(nn.Module):
+    """Atomic energies (normalised units) from atomic numbers and positions."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        streams, layers, width = len(config.orders), config.layers, config.features
+        self.mu: Tensor
+        self.elements: Tensor
+        self.softplus_shift: Tensor
+        self.register_buffer("mu", torch.arange(config.basis_size, dtype=torch.float64) * config.spacing)
+        self.register_buffer("elements", torch.tensor(config.elements))
+        self.register_buffer("softplus_shift", torch.tensor(math.log(2.0), dtype=torch.float64))
+        self.embedding = nn.Parameter(torch.empty(len(config.elements), width))
+        self.overlaps = nn.ModuleList(
+            OverlapFunctions(layers, order - 1, config.width(order), config.basis_size, config.bias)
+            for order in config.orders
+        )
+        self.W = nn.Parameter(torch.empty(streams, layers, width, width))
+        self.b = nn.Parameter(torch.empty(streams, layers, width))
+        self.hidden = nn.Linear(streams * width, max(1, streams * width // 2))
+        self.output = nn.Linear(self.hidden.out_features, 1)
+        bound = 1.414 * math.sqrt(3.0 / width)
+        nn.init.uniform_(self.embedding, -bound, bound)
+        _linear_init(self.W, self.b, fan_in=width)
+        self.to(torch.get_default_dtype())
+
+    def forward(self, numbers: Tensor, positions: Tensor) -> Tensor:
+        """Atomic energies (B, N) of atoms `numbers` (B, N; 0 is padding) at `positions` (B, N, 3)."""
+        mask = numbers > 0  # (B, N)
+        return self.atomic_energies(numbers, self.attention(pair_distances(positions), mask))
+
+    def attention(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
+        """α of every stream and layer from the distances (B, N, N): alpha[stream][layer] is (B, N, N)."""
+        phi = self.basis(distances) * pair_mask(mask)[..., None]  # (B, N, N, L)
+        constant = pair_mask(mask).to(phi.dtype)  # (B, N, N), where the bias k acts
+        scale = self.config.spacing / len(self.config.orders)
+        return [
+            [scale * self._chain_sum(overlap, layer, phi, constant) for layer in range(self.config.layers)]
+            for overlap in self.overlaps
+        ]
+
+    def _chain_sum(self, overlap: nn.Module, layer: int, phi: Tensor, constant: Tensor) -> Tensor:
+        """Σ_f F^(k)(i,j)_f: the paper's recursion, the last step summed over f at once."""
+        assert isinstance(overlap, OverlapFunctions)
+        weight, bias = overlap.folded(self.basis_at_zero())
+        pair = [
+            phi @ weight[layer, m].T + constant[..., None] * bias[layer, m] for m in range(weight.shape[1])
+        ]  # k − 1 of (B, N, N, F)
+        chain = pair[0]
+        if len(pair) == 1:
+            return chain.sum(-1)
+        for step in pair[1:-1]:
+            chain = torch.einsum("bimf,bmjf->bijf", chain, step)
+        return torch.einsum("bimf,bmjf->bij", chain, pair[-1])
+
+    def atomic_energies(self, numbers: Tensor, attention: list[list[Tensor]]) -> Tensor:
+        """Run the streams with given attention and read the energy out."""
+        return self.readout(numbers, [self._stream(numbers, s, alpha) for s, alpha in enumerate(attention)])
+
+    def _stream(self, numbers: Tensor, stream: int, attention: list[Tensor]) -> Tensor:
+        v = self.embed(numbers)  # (B, N, V)
+        for layer, alpha in enumerate(attention):
+            v = v + alpha @ (v @ self.W[stream, layer].T + self.b[stream, layer])
+        return v
+
+    def embed(self, numbers: Tensor) -> Tensor:
+        """The elements' feature vectors (B, N, V); padding gets zeros."""
+        one_hot = numbers[..., None] == self.elements
+        return one_hot.to(self.embedding.dtype) @ self.embedding
+
+    def readout(self, numbers: Tensor, features: list[Tensor]) -> Tensor:
+        """Atomic energies (B, N) from the streams' features; padding gets zero."""
+        hidden = functional.softplus(self.hidden(torch.cat(features, -1))) - self.softplus_shift
+        return self.output(hidden).squeeze(-1) * (numbers > 0)
+
+    def basis(self, distances: Tensor) -> Tensor:
+        """Φ̂ of the distances (...) as (..., L).
+
+        Values below exp(−40) ≈ 4e−18 are set to zero: they are beneath float64's resolution of one, and
+        left alone they decay into denormal numbers that slow matrix products tenfold.
+        """
+        exponent = self.config.gamma * (distances[..., None] - self.mu) ** 2
+        return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+
+    def basis_at_zero(self) -> Tensor:
+        """Φ̂(0), (L,)."""
+        return self.basis(self.mu.new_zeros(()))
+
+    def records(self, attention: list[list[Tensor]]) -> list[AttentionRecord]:
+        """Attention as records; `head` counts the streams of equal order."""
+        orders = self.config.orders
+        return [
+            AttentionRecord(order, layer, orders[:s].count(order), alpha)
+            for s, order in enumerate(orders)
+            for layer, alpha in enumerate(attention[s])
+        ]
+
+
+class OverlapFunctions(nn.Module):
+    """Parameters Q, q, K, k of all overlap modules of one stream: (layers, k − 1, F, ...)."""
+
+    def __init__(self, layers: int, modules: int, width: int, basis_size: int, bias: bool) -> None:
+        super().__init__()
+        self.Q = nn.Parameter(torch.empty(layers, modules, width, basis_size))
+        self.K = nn.Parameter(torch.empty(layers, modules, width, basis_size))
+        self.q = nn.Parameter(torch.empty(layers, modules, width)) if bias else None
+        self.k = nn.Parameter(torch.empty(layers, modules, width)) if bias else None
+        for weight, offset in ((self.Q, self.q), (self.K, self.k)):
+            _linear_init(weight, offset, fan_in=basis_size)
+
+    def folded(self, basis_at_zero: Tensor) -> tuple[Tensor, Tensor]:
+        """The overlap as one affine map of Φ̂(d): Q Φ̂(0) + q is a constant, so F² = A Φ̂(d) + a."""
+        constant = self.Q @ basis_at_zero  # (layers, k − 1, F)
+        if self.q is not None and self.k is not None:
+            constant = constant + self.q
+            return constant[..., None] * self.K, constant * self.k
+        return constant[..., None] * self.K, torch.zeros_like(constant)
+
+
+def pair_distances(positions: Tensor) -> Tensor:
+    """d_ij (B, N, N) of positions (B, N, 3): exactly zero, with zero gradient, where atoms coincide."""
+    difference = positions[:, :, None] - positions[:, None]  # (B, N, N, 3)
+    squared = difference.square().sum(-1)
+    apart = squared > 0
+    return torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
+
+
+def pair_mask(mask: Tensor) -> Tensor:
+    """Which pairs (B, N, N) are of real atoms."""
+    return mask[:, :, None] & mask[:, None]
+
+
+def _linear_init(weight: Tensor, offset: Tensor | None, fan_in: int) -> None:
+    """PyTorch's default for a linear layer: uniform in ±1/√fan_in."""
+    bound = 1.0 / math.sqrt(fan_in)
+    nn.init.uniform_(weight, -bound, bound)
+    if offset is not None:
+        nn.init.uniform_(offset, -bound, bound)

@@ -1,0 +1,174 @@
+"""The C-G dimer in the smallest setting, on the frames that ship with the package."""
+
+import numpy as np
+import pytest
+from scripts_path import load_script
+
+from geomatt.analysis import bond_matrix
+from geomatt.data.io.readers import write
+from geomatt.data.public.embedded import dimer
+from geomatt.data.structures import Dataset, Structure
+from geomatt.errors import GeomAttError
+from geomatt.reproduce import Settings, dna, get, run_experiment, silent
+from geomatt.reproduce.dna import Scale, segment_split
+from geomatt.reproduce.dna_attention import HYDROGEN_BONDS, PAIR, decode, encode, truths
+from geomatt.reproduce.report import blocks
+from geomatt.training.trainer import Run
+
+SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
+TINY = Scale(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, SMALL)
+GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
+CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
+BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
+
+
+@pytest.fixture(scope="module")
+def frames() -> Dataset:
+    return dimer()
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(dna, "QUICK", TINY)
+    monkeypatch.setattr(Run, "plot", lambda self: None)  # takes most of the time
+
+
+def test_the_script_builds_two_pairs():
+    script = load_script("make_dimer")
+    numbers, positions = script.dimer()
+    assert numbers.tolist() == (GUANINE + CYTOSINE) * 2
+    script.check(numbers, positions)
+    assert script.contacts(positions).shape == (6,)
+    bonds = bond_matrix(Structure(numbers, positions))
+    assert bonds.sum() == 2 * BONDS  # none is missing, and nothing else is as close
+    assert not bonds[:PAIR, PAIR:].any()
+    assert (bonds[numbers == 1].sum(1) == 1).all()
+    apart = np.linalg.norm(positions[:PAIR, None] - positions[None, PAIR:], axis=-1)
+    assert apart.min() > 3.0
+    for start in (0, PAIR):  # a hydrogen bond is nearly straight
+        for hydrogen, acceptor in HYDROGEN_BONDS:
+            donor = int(np.flatnonzero(bonds[start + hydrogen])[0])
+            sides = positions[[donor, start + acceptor]] - positions[start + hydrogen]
+            first, second = sides / np.linalg.norm(sides, axis=1, keepdims=True)
+            assert first @ second < np.cos(np.radians(160))
+
+
+def test_the_script_refuses_what_came_apart():
+    script = load_script("make_dimer")
+    numbers, positions = script.dimer()
+    with pytest.raises(GeomAttError, match="came apart"):
+        script.check(numbers, 1.3 * positions)
+    with pytest.raises(GeomAttError, match="C18H20N16O4"):
+        script.check(np.where(numbers == 8, 16, numbers), positions)
+
+
+def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch):
+    script = load_script("make_dimer")
+    seeds = []
+
+    class Start:
+        positions = script.dimer()[1]
+
+    def segment(start, seed, frames, every, temperature, advance):
+        if len(seeds) == 2:
+            raise KeyboardInterrupt
+        seeds.append(seed)
+        labels = np.full(frames, float(seed))
+        places = np.repeat(start.positions[None].astype(np.float32), frames, axis=0)
+        return {"R": places, "E": labels, "F": 0 * places, "temperature": np.array(500.0)}
+
+    monkeypatch.setattr(script, "relaxed", Start)
+    monkeypatch.setattr(script, "segment", segment)
+    monkeypatch.setattr(script, "version", lambda name: "0")
+    out = tmp_path / "gfn2" / "cg-cg.npz"
+    options = script.parse(["--segments", "3", "--frames", "4", "--out", str(out)])
+    with pytest.raises(KeyboardInterrupt):
+        script.make(options)
+    assert not out.exists()
+    seeds.pop()  # room for the one that is missing
+    script.make(options)
+    assert seeds == [0, 2]
+    assert [path.name for path in out.parent.iterdir()] == ["cg-cg.npz"]
+    with np.load(out) as file:
+        assert file["E"].tolist() == [0.0] * 4 + [1.0] * 4 + [2.0] * 4
+        assert file["segment"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    with pytest.raises(GeomAttError, match="exists already"):
+        script.make(options)
+
+
+def test_the_truth_is_three_hydrogen_bonds_a_pair(frames):
+    found = truths(frames)
+    pairs, true = found["hydrogen-block"]
+    assert true.sum() == 6
+    assert (pairs & true).sum() == 6  # all of them cross between guanine and cytosine
+    assert pairs.sum() == 2 * 16 * 13
+    assert found["covalent"][1].sum() == BONDS
+    with pytest.raises(GeomAttError, match="58 atoms"):
+        truths(_pair_only(frames))
+
+
+def _pair_only(frames: Dataset) -> Dataset:
+    return Dataset.from_structures(
+        [type(s)(s.numbers[:PAIR], s.positions[:PAIR], s.energy) for s in frames[:2]]
+    )
+
+
+def test_matrices_survive_their_encoding():
+    matrix = np.abs(np.random.default_rng(0).normal(size=(5, 5)))
+    assert np.abs(decode(encode(matrix)) - matrix / matrix.max()).max() < 0.003
+    assert decode(encode(np.zeros((2, 2)))).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_a_trajectory_has_one_role_only():
+    segments = np.repeat(np.arange(7), 10)
+    split = segment_split(segments, 30, 5, 10)
+    assert [len(p) for p in (split.train, split.validation, split.test)] == [30, 5, 10]
+    assert set(segments[split.validation]) == {5}
+    assert set(segments[split.test]) == {6}
+
+
+def test_the_experiment_measures_errors_and_bonds(tmp_path):
+    settings = Settings(quick=True, out=tmp_path / "out", parts=("fast",))
+    experiment = get("dna")
+    result = run_experiment(experiment, settings, silent)
+    assert set(result["rows"]) == {"fast"}
+    assert set(result["rows"]["fast"]) == {"random", "segments"}
+    value = result["rows"]["fast"]["random"]
+    assert value["epochs"] == 2
+    control = value["precision"]["1 / distance (control)"]
+    assert control["covalent"][0] > 0.95
+    assert control["hydrogen-block"][0] > 0.5
+    assert 0.0 < value["untrained"]["hydrogen"] <= 1.0
+    assert "dna --part paper" in blocks(experiment, result)["left"]
+    assert "average precision" in experiment.summary(result)
+    figures = experiment.figures(result, settings.figures("dna"))
+    assert [figure.path.name for figure in figures] == ["dna-dimer.png", "dna-pair.png", "dna-precision.png"]
+    assert run_experiment(experiment, settings, silent)["rows"] == result["rows"]
+    assert not list(settings.out.rglob("checkpoint.safetensors"))
+
+
+def test_the_stand_in_gives_way_to_a_file(frames, tmp_path):
+    """And says what it is; nothing trained on it is taken for a model of the file."""
+    experiment = get("dna")
+    settings = Settings(quick=True, out=tmp_path / "out", data_dir=tmp_path, parts=("fast",))
+    result = run_experiment(experiment, settings, silent)
+    assert result["settings"]["stand_in"]
+    assert list(result["data"]) == ["embedded/dimer"]
+    assert "stand in for it" in experiment.summary(result)
+    assert "stand in for it" in experiment.tables(result)[0].note
+    (tmp_path / "gfn2").mkdir()
+    write(frames[::2], tmp_path / "gfn2" / "cg-cg.npz")
+    real = run_experiment(experiment, settings, silent)
+    assert not real["settings"]["stand_in"]
+    assert list(real["data"]) == ["gfn2/cg-cg"]
+    assert real["data"]["gfn2/cg-cg"]["structures"] == 35
+    assert "stand in for it" not in experiment.summary(real)
+    assert real["rows"]["fast"]["random"]["force_mae"] != result["rows"]["fast"]["random"]["force_mae"]
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_without_its_data_it_says_how_to_make_them(tmp_path, given):
+    folder = tmp_path if given else None
+    with pytest.raises(GeomAttError, match=r"scripts/make_dimer\.py --out .*gfn2/cg-cg\.npz") as error:
+        run_experiment(get("dna"), Settings(out=tmp_path / "out", data_dir=folder), silent)
+    assert (str(tmp_path) if given else "--data DIR") in str(error.value)

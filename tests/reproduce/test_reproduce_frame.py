@@ -1,0 +1,196 @@
+"""The frame of `geomatt reproduce`: pieces, result files, tables, pages, report, data."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from geomatt.errors import GeomAttError
+from geomatt.reproduce import (
+    NAMES,
+    Experiment,
+    Figure,
+    Pieces,
+    ResultTable,
+    Settings,
+    available,
+    get,
+    run_experiment,
+    silent,
+)
+from geomatt.reproduce.docs import refreshed, result_of
+from geomatt.reproduce.frame import read_json, write_json
+from geomatt.reproduce.inputs import described, find_file, load_data
+from geomatt.reproduce.report import Section, blocks, update_page, write_report
+
+
+class Toy(Experiment):
+    name, title, description = "toy", "A toy", "Squares, which the paper < does not claim."
+    calls = 0
+
+    def run(self, settings, progress):
+        pieces = Pieces(settings, self.name)
+
+        def compute():
+            Toy.calls += 1
+            return {"square": np.float64(3.0) ** 2, "list": np.arange(2)}
+
+        with progress("squares", 1) as advance:
+            value = pieces.get("a/b", {"base": 3}, compute)
+            advance(1)
+        return {"settings": {"base": 3}, "data": {}, "value": value, "pieces": pieces.made}
+
+    def tables(self, result):
+        return [ResultTable("toy-table", "Squares", ["x", "x²"], [["3", f"{result['value']['square']:g}"]])]
+
+    def figures(self, result, folder):
+        from matplotlib.figure import Figure as Drawing
+
+        Drawing(figsize=(1, 1)).savefig(folder / "toy.png")
+        return [Figure(folder / "toy.png", "A caption")]
+
+    def summary(self, result):
+        return f"The square is {result['value']['square']:g}."
+
+
+def test_pieces_are_computed_once_and_again_when_their_inputs_change(tmp_path):
+    Toy.calls = 0
+    settings = Settings(out=tmp_path)
+    first = run_experiment(Toy(), settings, silent)
+    second = run_experiment(Toy(), settings, silent)
+    assert Toy.calls == 1
+    assert first == second == read_json(settings.result_file("toy"))
+    assert first["value"] == {"square": 9.0, "list": [0, 1]}
+    assert {"commits", "hardware", "seconds", "quick", "seed"} <= set(first)
+    run_experiment(Toy(), Settings(out=tmp_path, seed=1), silent)
+    quick = run_experiment(Toy(), Settings(out=tmp_path, quick=True), silent)
+    assert Toy.calls == 3
+    assert quick["quick"]
+    assert settings.result_file("toy") != Settings(out=tmp_path, quick=True).result_file("toy")
+
+
+def test_a_damaged_or_impossible_result_is_refused(tmp_path):
+    (tmp_path / "x.json").write_text("{")
+    with pytest.raises(GeomAttError, match="Delete it"):
+        read_json(tmp_path / "x.json")
+    with pytest.raises(ValueError, match="JSON"):
+        write_json(tmp_path / "y.json", {"value": float("nan")})
+    assert not (tmp_path / "y.json").exists()
+
+
+def test_tables_read_alike_everywhere():
+    table = ResultTable("t", "T", ["a", "b|c"], [["x", "1"], ["<y>", "2"]], "In eV.", strong=frozenset({1}))
+    assert table.markdown().splitlines()[:2] == ["| a | b\\|c |", "| --- | ---: |"]
+    assert "| **<y>** | **2** |" in table.markdown()
+    assert table.markdown().endswith("\n\nIn eV.")
+    assert "<td class=label>&lt;y&gt;</td>" in table.html()
+    assert table.rich().row_count == 2
+
+
+def test_blocks_of_a_page_are_replaced_and_nothing_else():
+    page = "# T\nwords\n<!-- begin:a -->\nold\n<!-- end:a -->\nmore\n<!-- begin:b -->\n<!-- end:b -->\n"
+    new = update_page(page, {"a": "A", "b": "B"})
+    assert (
+        new == "# T\nwords\n<!-- begin:a -->\nA\n<!-- end:a -->\nmore\n<!-- begin:b -->\nB\n<!-- end:b -->\n"
+    )
+    assert update_page(new, {"a": "A", "b": "B"}) == new
+    with pytest.raises(GeomAttError, match="'b'"):
+        update_page(page, {"a": "A"})
+    with pytest.raises(GeomAttError, match="partner"):
+        update_page("<!-- begin:a -->\n", {"a": "A"})
+
+
+def test_the_report_holds_every_section(tmp_path):
+    toy, settings = Toy(), Settings(out=tmp_path, quick=True)
+    result = run_experiment(toy, settings, silent)
+    figures = toy.figures(result, settings.figures("toy"))
+    sections = [Section(toy, result, figures), Section(toy, None, missing="no data")]
+    markdown, page = write_report(sections, tmp_path)
+    text, document = markdown.read_text(), page.read_text()
+    for part in (
+        "A toy",
+        "| 3 | 9 |",
+        "figures/toy-quick/toy.png",
+        "no data",
+        "Quick setting",
+        "square is 9",
+    ):
+        assert part in text
+    for part in ("&lt; does not", "data:image/png;base64,", "no data", "Quick setting"):
+        assert part in document
+    assert set(blocks(toy, result)) == {"toy-table", "summary", "made"}
+    assert blocks(toy, result, figures)["figures"] == "![A caption](figures/toy.png)"
+
+
+@pytest.mark.parametrize("name", available())
+def test_committed_pages_are_up_to_date(name, tmp_path):
+    root = Path(__file__).parents[2]
+    page = root / "docs" / "experiments" / f"{name}.md"
+    if result_of(root, name) is None or not page.is_file():
+        pytest.skip("no committed result yet")
+    assert page.read_text(encoding="utf-8") == refreshed(root, name, tmp_path), (
+        "run: python -m geomatt.reproduce.docs"
+    )
+    for drawn in tmp_path.iterdir():
+        assert (page.parent / "figures" / drawn.name).stat().st_size < 300_000
+
+
+def test_data_come_from_the_folder_or_the_cache(tmp_path, monkeypatch):
+    from geomatt.data.io.readers import write
+    from geomatt.data.public.embedded import ethanol
+
+    monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "md17").mkdir()
+    frames = ethanol()[:3]
+    write(frames, tmp_path / "md17" / "md17_ethanol.npz")
+    settings = Settings(data_dir=tmp_path)
+    found = load_data(settings, "md17/ethanol")
+    assert described(found)["file"] == "md17_ethanol.npz"
+    assert str(tmp_path) not in str(described(found))
+    with pytest.raises(GeomAttError, match="geomatt data get md17/benzene"):
+        find_file(tmp_path, "md17/benzene")
+    with pytest.raises(GeomAttError, match="geomatt data get md17/aspirin"):
+        load_data(Settings(), "md17/aspirin")
+    with pytest.raises(GeomAttError, match="--data DIR"):
+        load_data(Settings(), "gfn2/cg-cg")
+
+
+def test_registered_experiments_are_complete():
+    assert set(available()) <= set(NAMES)
+    for name in available():
+        experiment = get(name)
+        assert experiment.name == name
+        assert experiment.title
+        assert experiment.description
+    with pytest.raises(GeomAttError, match="Choose from"):
+        get("table9")
+
+
+def test_the_command_shows_writes_and_reports(tmp_path, monkeypatch):
+    from geomatt.cli import app
+
+    monkeypatch.setattr("geomatt.reproduce.available", lambda: ["toy"])
+    monkeypatch.setattr("geomatt.reproduce.get", lambda name: Toy())
+    runner = CliRunner()
+    for name in ("toy", "all"):
+        answer = runner.invoke(app, ["reproduce", name, "--quick", "--out", str(tmp_path / "out")])
+        assert answer.exit_code == 0, answer.output
+        assert "Squares" in answer.output
+    assert Path(tmp_path / "out" / "report.html").is_file()
+    assert Path(tmp_path / "out" / "toy-quick.json").is_file()
+
+
+def test_the_command_goes_on_when_one_experiment_lacks_its_data(tmp_path, monkeypatch):
+    from geomatt.cli import app
+
+    class Lacking(Toy):
+        def run(self, settings, progress):
+            raise GeomAttError("get the data first")
+
+    monkeypatch.setattr("geomatt.reproduce.available", lambda: ["lacking", "toy"])
+    monkeypatch.setattr("geomatt.reproduce.get", lambda name: Lacking() if name == "lacking" else Toy())
+    answer = CliRunner().invoke(app, ["reproduce", "all", "--out", str(tmp_path)])
+    assert answer.exit_code == 1
+    assert "get the data first" in (tmp_path / "report.md").read_text()
+    assert "Squares" in answer.output
