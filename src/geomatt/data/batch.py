@@ -1,8 +1,9 @@
-"""Structures as padded tensors: what a network eats."""
+"""Structures as padded tensors, the input of every network."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,10 @@ from geomatt.data.structures import Structure
 
 @dataclass(frozen=True)
 class Batch:
-    """B structures of at most N atoms. Atomic number 0 marks padding."""
+    """B structures of at most N atoms. Atomic number 0 marks padding.
+
+    In training every tensor has a leading axis of M members, each with structures of its own.
+    """
 
     numbers: Tensor  # (B, N) int64
     positions: Tensor  # (B, N, 3), each structure centred so that float32 keeps its digits
@@ -31,7 +35,33 @@ class Batch:
         return self.mask.sum(-1)
 
     def __len__(self) -> int:
-        return self.numbers.shape[0]
+        return self.numbers.shape[-2]
+
+    def apply(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The batch with every tensor changed."""
+        found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        return Batch(**{name: None if x is None else change(x) for name, x in found.items()})
+
+    def as_member(self) -> Batch:
+        """With a leading axis of one member."""
+        return self.apply(lambda x: x[None])
+
+    def member(self, m: int) -> Batch:
+        """One member's structures, without the member axis."""
+        return self.apply(lambda x: x[m])
+
+    def rows(self, index: Tensor) -> Batch:
+        """The structures `index` (M, B) of each member."""
+        member = torch.arange(len(index), device=index.device)[:, None]
+        return self.apply(lambda x: x[member, index])
+
+    @classmethod
+    def stack(cls, members: Sequence[Batch]) -> Batch:
+        """Batches of several members, which must agree in shape, as one."""
+        named = {f.name: [getattr(m, f.name) for m in members] for f in dataclasses.fields(cls)}
+        return cls(
+            **{name: None if any(x is None for x in v) else torch.stack(v) for name, v in named.items()}
+        )
 
 
 def collate(

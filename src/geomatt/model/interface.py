@@ -1,27 +1,197 @@
-"""Attention as a value: what networks return, and all that reads attention takes."""
+"""What the rest of the package knows of a network: `Network`, its config, and `Engine`.
+
+A network gives atomic energies; an engine evaluates and differentiates M networks of the same configuration
+at once. Automatic differentiation (`geomatt.model.autograd`) is the engine of every network that has no
+faster one. Shapes: M members (independent networks), B structures, N atoms (padded).
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Generic, TypeVar
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+
+from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
 
 Matrix = TypeVar("Matrix", Tensor, np.ndarray)
+
+# Weights and buffers of M networks by their names in the state dict, each with a leading axis M.
+Parameters = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class AttentionRecord(Generic[Matrix]):
     """Attention coefficients of one order, layer and head: (B, N, N), or (N, N) for one structure."""
 
-    order: int
+    order: int  # k, the number of bodies a coefficient describes
     layer: int
     head: int
     matrix: Matrix
+    name: str = ""  # replaces the default label
 
     @property
     def label(self) -> str:
         """A short name for tables and figures, such as 'k=3 layer 1'."""
         head = f" head {self.head + 1}" if self.head else ""
-        return f"k={self.order} layer {self.layer + 1}{head}"
+        return self.name or f"k={self.order} layer {self.layer + 1}{head}"
+
+    def with_matrix(self, matrix: Any) -> AttentionRecord[Any]:
+        """The same record with other coefficients."""
+        return dataclasses.replace(self, matrix=matrix)  # type: ignore[arg-type]
+
+
+def setting(default: Any, help: str, **metadata: Any) -> Any:
+    """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row."""
+    return field(default=default, metadata={"help": help, **metadata})
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What defines a network besides its weights. Every further field is a `setting`."""
+
+    elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "elements", tuple(sorted({int(z) for z in self.elements})))
+        if not self.elements or not all(0 < z < 119 for z in self.elements):
+            raise GeomAttError(f"Elements must be atomic numbers between 1 and 118, not {self.elements}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def settings(cls) -> dict[str, dataclasses.Field[Any]]:
+        """The fields a user may set, by name."""
+        return {f.name: f for f in dataclasses.fields(cls) if f.name != "elements"}
+
+
+class Network(nn.Module, ABC):
+    """Atomic energies, in normalised units, of structures in Å."""
+
+    kind: ClassVar[str]  # names the network in model files
+    Config: ClassVar[type[NetworkConfig]]
+    # Groups of parameters that a transfer can train, as prefixes of their names; "readout" is always trained.
+    parts: ClassVar[Mapping[str, tuple[str, ...]]]
+    # Parameters whose first axis runs over the elements of the config.
+    per_element: ClassVar[tuple[str, ...]] = ()
+    # True if torch.func.vmap can run the network for several members at once.
+    vectorises: ClassVar[bool] = True
+
+    config: Any
+
+    def __init__(self, config: NetworkConfig, dtype: torch.dtype = torch.float32) -> None:
+        """Subclasses create their parameters, then call `self.to(dtype)`."""
+        super().__init__()
+        self.config = config
+        self.elements: Tensor
+        self.register_buffer("elements", torch.tensor(config.elements))
+
+    @abstractmethod
+    def atomic_energies(self, batch: Batch) -> Tensor:
+        """Atomic energies (B, N); zero for padding."""
+
+    def forward(self, batch: Batch) -> Tensor:
+        return self.atomic_energies(batch)
+
+    def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
+        """Attention coefficients, in any number of records; none for a network without attention."""
+        return []
+
+    @property
+    def radius(self) -> float | None:
+        """Distance in Å beyond which atoms do not interact; None if all pairs do.
+
+        Only a network with a radius may be used on periodic cells.
+        """
+        return None
+
+    def engine(self, name: str = "auto") -> Engine:
+        """The fastest engine for networks of this configuration, or the one called `name`."""
+        from geomatt.model.autograd import AutogradEngine
+
+        if name not in self.engines():
+            raise GeomAttError(f"Unknown `engine` {name!r}. Use one of: {', '.join(self.engines())}.")
+        return AutogradEngine(self)
+
+    @classmethod
+    def engines(cls) -> tuple[str, ...]:
+        """Names `engine` accepts."""
+        return ("auto", "autograd")
+
+    def with_elements(self, elements: Sequence[int]) -> Self:
+        """The same network for exactly these elements; parameters of elements it did not have are zero."""
+        config = dataclasses.replace(self.config, elements=tuple(elements))
+        if config.elements == self.config.elements:
+            return self
+        state = self.state_dict()
+        with torch.random.fork_rng(devices=[]):
+            other = type(self)(config, self.dtype)
+        for name in self.per_element:
+            table = torch.zeros_like(other.state_dict()[name])
+            for row, z in enumerate(config.elements):
+                if z in self.config.elements:
+                    table[row] = state[name][self.config.elements.index(z)]
+            state[name] = table
+        other.load_state_dict({**state, "elements": other.elements})
+        for name, parameter in self.named_parameters():
+            other.get_parameter(name).requires_grad_(parameter.requires_grad)
+        return other.to(self.device)
+
+    @property
+    def device(self) -> torch.device:
+        return self.elements.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self.parameters()).dtype
+
+    def stacked_state(self) -> dict[str, Tensor]:
+        """Parameters and buffers with a leading axis of one member."""
+        return {name: value[None] for name, value in self.state_dict().items()}
+
+
+@dataclass
+class Evaluation:
+    """What M networks say of a batch, in normalised units and Å. Engines may add what `gradient` needs."""
+
+    energy: Tensor  # (M, B)
+    atomic: Tensor | None  # (M, B, N), summing to the energy; None if the engine was asked for a gradient
+    forces: Tensor | None  # (M, B, N, 3)
+    stress: Tensor | None = None  # (M, B, 3, 3), nan for structures without a volume
+
+
+class Engine(ABC):
+    """Evaluates and differentiates M networks of one configuration. Holds no weights.
+
+    `prepare` once for given weights, then `evaluate` any number of batches. After an evaluation with
+    `gradient=True`, `gradient` turns the derivatives of a loss with respect to energies and forces into its
+    gradient with respect to all parameters. Results may be overwritten by the next evaluation.
+    """
+
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Any:
+        """What depends on the weights alone; `keep` if it will be used for many evaluations."""
+        return parameters
+
+    @abstractmethod
+    def evaluate(
+        self, prepared: Any, batch: Batch, *, forces: bool = True, gradient: bool = False
+    ) -> Evaluation:
+        """Evaluate a batch with a leading member axis: numbers (M, B, N), positions (M, B, N, 3)."""
+
+    @abstractmethod
+    def gradient(self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        """Gradient of a loss (M, n) in the order of the network's parameters.
+
+        From ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3).
+        """
+
+    def capturable(self, batch: Batch) -> bool:
+        """True if an evaluation of such a batch can be captured as a CUDA graph."""
+        return batch.numbers.is_cuda and batch.cell is None
