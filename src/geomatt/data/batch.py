@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,7 +41,8 @@ class Batch:
     def apply(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with every tensor changed."""
         found = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return Batch(**{name: None if x is None else change(x) for name, x in found.items()})
+        changed: dict[str, Any] = {name: None if x is None else change(x) for name, x in found.items()}
+        return Batch(**changed)
 
     def as_member(self) -> Batch:
         """With a leading axis of one member."""
@@ -58,10 +60,14 @@ class Batch:
     @classmethod
     def stack(cls, members: Sequence[Batch]) -> Batch:
         """Batches of several members, which must agree in shape, as one."""
-        named = {f.name: [getattr(m, f.name) for m in members] for f in dataclasses.fields(cls)}
-        return cls(
-            **{name: None if any(x is None for x in v) else torch.stack(v) for name, v in named.items()}
-        )
+        named: dict[str, Any] = {
+            f.name: [getattr(m, f.name) for m in members] for f in dataclasses.fields(cls)
+        }
+        stacked: dict[str, Any] = {
+            name: None if any(x is None for x in values) else torch.stack(values)
+            for name, values in named.items()
+        }
+        return cls(**stacked)
 
 
 def collate(

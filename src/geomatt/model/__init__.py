@@ -1,21 +1,27 @@
-"""The network, the potential around it, and its files."""
+"""Networks, the potentials around them, and their files."""
 
+from geomatt.model.committee import Committee
 from geomatt.model.files import load, save
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.model.interface import AttentionRecord
+from geomatt.model.interface import AttentionRecord, Engine, Evaluation, Network, NetworkConfig
 from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import Committee, Output, Potential, Prediction
+from geomatt.model.potential import AnyPotential, Output, Potential, Prediction
+from geomatt.model.registry import network_class, new_network, register
 
 __all__ = [
+    "AnyPotential",
     "AttentionRecord",
     "Committee",
-    "GeometricAttention",
-    "ModelConfig",
+    "Engine",
+    "Evaluation",
+    "Network",
+    "NetworkConfig",
     "Normalisation",
     "Output",
     "Potential",
     "Prediction",
     "load",
+    "network_class",
+    "new_network",
+    "register",
     "save",
 ]

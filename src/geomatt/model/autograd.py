@@ -28,8 +28,16 @@ class AutogradEngine(Engine):
         self.names = [name for name, _ in network.named_parameters()]
 
     def evaluate(
-        self, prepared: Parameters, batch: Batch, *, forces: bool = True, gradient: bool = False
+        self,
+        prepared: Parameters,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
     ) -> AutogradEvaluation:
+        if index is not None:
+            batch = batch.rows(index)
         parameters, weights = dict(prepared), {}
         with torch.set_grad_enabled(forces or gradient):
             if gradient:

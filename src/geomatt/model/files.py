@@ -21,18 +21,15 @@ from torch import Tensor
 
 from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.committee import Committee
 from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import Committee, Potential
+from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
+from geomatt.model.registry import NETWORKS, network_class
 from geomatt.model.zoo import find_shipped, unknown_name_hint
 
 FORMAT = 1
 HEADER_KEY = "geomatt"
-
-# A network class for each `kind` a file may name.
-NETWORKS: dict[str, type[GeometricAttention]] = {"geometric-attention": GeometricAttention}
 
 Contents = tuple[dict[str, Any], dict[str, Tensor]]  # header, tensors
 # UPGRADES[n] turns the contents of a format-n file into those of format n + 1.
@@ -42,7 +39,7 @@ UPGRADES: dict[int, Callable[[dict[str, Any], dict[str, Tensor]], Contents]] = {
 def save(potential: Potential, path: str | os.PathLike[str]) -> Path:
     """Write a potential to one file, in the precision it has."""
     if not isinstance(potential, Potential):
-        raise GeomAttError("Only a single potential is one file: save each member of a committee by itself.")
+        raise GeomAttError("A model file holds a single potential: save each member of a committee.")
     target = Path(path)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -62,8 +59,8 @@ def load(
     path: str | os.PathLike[str],
     device: torch.device | str = "cpu",
     dtype: torch.dtype | str | None = None,
-) -> Potential | Committee:
-    """A potential from its file, a shipped one by its name, or a run's directory: its model or committee.
+) -> AnyPotential:
+    """A potential from its file, a shipped one by its name, or the model or committee in a run's directory.
 
     Names are those `geomatt models` lists, such as md17/aspirin or md17/aspirin:fast.
     `dtype` is the precision to run in, "float32" or "float64"; by default the one the model was saved in.
@@ -89,18 +86,18 @@ def load_bytes(
     """A potential from the content of a model file; errors speak of `path`."""
     header, tensors = read_contents(content, path)
     try:
-        config = ModelConfig(**header["config"])
+        network_type = network_class(header["kind"])
+        config = network_type.Config(**header["config"])
         normalisation = Normalisation.from_dict(header["normalisation"])
         stored = DTYPES[header["dtype"]]
         record = dict(header["record"])
-        network_class = NETWORKS[header["kind"]]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GeomAttError(
             f"{path} has a damaged description ({type(error).__name__}: {error}). "
             "Use a fresh copy of the file."
         ) from error
-    with torch.random.fork_rng(devices=[]):  # loading must not move the caller's random numbers on
-        network = network_class(config).to(stored)
+    with torch.random.fork_rng(devices=[]):  # loading must not advance the caller's random state
+        network = network_type(config, stored)
     _fill(network, tensors, path)
     return Potential(network, normalisation, record).to(check_device(device), parse_dtype(dtype))
 
@@ -134,13 +131,12 @@ def describe(potential: Potential) -> dict[str, Any]:
     """All that a model file says about a potential besides its weights."""
     from geomatt import __version__
 
-    kinds = {network: kind for kind, network in NETWORKS.items()}
     return {
         "format": FORMAT,
         "version": __version__,
-        "kind": kinds[type(potential.network)],
+        "kind": potential.network.kind,
         "config": potential.network.config.to_dict(),
-        "elements": list(potential.elements),
+        "elements": list(potential.network.config.elements),
         "units": {"energy": "eV", "length": "Ang"},
         "dtype": str(potential.dtype).removeprefix("torch."),
         "normalisation": potential.normalisation.to_dict(),
@@ -148,13 +144,16 @@ def describe(potential: Potential) -> dict[str, Any]:
     }
 
 
-def fingerprint(potential: Potential | Committee) -> str:
-    """SHA-256 over weights, hyper-parameters and normalisation: the same model has the same one."""
+def fingerprint(model: AnyPotential) -> str:
+    """SHA-256 over weights, hyper-parameters and normalisation."""
+    digests = [_fingerprint(member) for member in model.members]
+    return (
+        digests[0] if isinstance(model, Potential) else hashlib.sha256("".join(digests).encode()).hexdigest()
+    )
+
+
+def _fingerprint(potential: Potential) -> str:
     digest = hashlib.sha256()
-    if isinstance(potential, Committee):
-        for member in potential.members:
-            digest.update(fingerprint(member).encode())
-        return digest.hexdigest()
     described = describe(potential)
     digest.update(
         json.dumps([described[k] for k in ("kind", "config", "normalisation")], default=_plain).encode()
@@ -178,7 +177,7 @@ def check_device(device: torch.device | str) -> torch.device:
 
 def _load_directory(
     directory: Path, device: torch.device | str, dtype: torch.dtype | str | None
-) -> Potential | Committee:
+) -> AnyPotential:
     single = directory / "model.safetensors"
     if single.is_file():
         return load_file(single, device, dtype)
@@ -189,13 +188,13 @@ def _load_directory(
     if not members:
         raise GeomAttError(
             f"{directory} holds neither model.safetensors nor member_*/model.safetensors. "
-            "Name a model file, or the --out directory of a training run."
+            "Name a model file, or the folder of a training run."
         )
     unfinished = [m.name for m in members if not (m / "model.safetensors").is_file()]
     if unfinished:
         raise GeomAttError(
             f"{', '.join(unfinished)} in {directory} hold no model.safetensors yet. "
-            "Finish the run with --resume, or name the members you want one by one."
+            "`resume` the run to finish it, or name single members."
         )
     return Committee([load_file(m / "model.safetensors", device, dtype) for m in members])
 

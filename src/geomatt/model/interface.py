@@ -44,7 +44,7 @@ class AttentionRecord(Generic[Matrix]):
 
     def with_matrix(self, matrix: Any) -> AttentionRecord[Any]:
         """The same record with other coefficients."""
-        return dataclasses.replace(self, matrix=matrix)  # type: ignore[arg-type]
+        return dataclasses.replace(self, matrix=matrix)
 
 
 def setting(default: Any, help: str, **metadata: Any) -> Any:
@@ -81,6 +81,8 @@ class Network(nn.Module, ABC):
     parts: ClassVar[Mapping[str, tuple[str, ...]]]
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
+    recipe: ClassVar[str] = "fast"  # optimisation settings used by default, see `training.recipes`
+    periodic_hint: ClassVar[str] = ""  # what to do where periodic cells are refused
     # True if torch.func.vmap can run the network for several members at once.
     vectorises: ClassVar[bool] = True
 
@@ -165,6 +167,7 @@ class Evaluation:
     atomic: Tensor | None  # (M, B, N), summing to the energy; None if the engine was asked for a gradient
     forces: Tensor | None  # (M, B, N, 3)
     stress: Tensor | None = None  # (M, B, 3, 3), nan for structures without a volume
+    maker: Engine | None = None  # the engine chosen by one that chooses among several
 
 
 class Engine(ABC):
@@ -181,9 +184,18 @@ class Engine(ABC):
 
     @abstractmethod
     def evaluate(
-        self, prepared: Any, batch: Batch, *, forces: bool = True, gradient: bool = False
+        self,
+        prepared: Any,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
     ) -> Evaluation:
-        """Evaluate a batch with a leading member axis: numbers (M, B, N), positions (M, B, N, 3)."""
+        """Evaluate a batch with a leading member axis: numbers (M, B, N), positions (M, B, N, 3).
+
+        With `index` (M, B) only these structures of each member, which a fast engine gathers on the way.
+        """
 
     @abstractmethod
     def gradient(self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
@@ -191,6 +203,14 @@ class Engine(ABC):
 
         From ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3).
         """
+
+    def setup_pending(self) -> bool:
+        """True if `setup` would take seconds, because code must be compiled for this machine."""
+        return False
+
+    def setup(self) -> None:
+        """Compile what is compiled at first use; nothing for most engines."""
+        return
 
     def capturable(self, batch: Batch) -> bool:
         """True if an evaluation of such a batch can be captured as a CUDA graph."""

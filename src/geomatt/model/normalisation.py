@@ -1,4 +1,4 @@
-"""From the network's unit-free numbers to eV and back, in float64."""
+"""Conversion between the network's normalised units and eV, in float64."""
 
 from __future__ import annotations
 
@@ -23,10 +23,14 @@ class Normalisation:
     composition: dict[int, int] = field(default_factory=dict)  # atoms of each element, if there was only one
 
     @classmethod
-    def fit(cls, data: Dataset, reference: dict[int, float] | None = None) -> Normalisation:
+    def fit(
+        cls, data: Dataset, reference: dict[int, float] | None = None, scale_by: str = "energy"
+    ) -> Normalisation:
         """As in the paper for one composition (mean and standard deviation of the energies).
 
         A mix of compositions gets reference energies per element by least squares, unless they are given.
+        The scale is the standard deviation of what is left of the energies, or with `scale_by` "forces" the
+        root mean square of the force components times 1 Å.
         """
         if data.energies is None:
             raise GeomAttError("The training data has no energies, so there is nothing to normalise by.")
@@ -45,14 +49,16 @@ class Normalisation:
             rest = data.energies - counts @ np.array([reference[z] for z in data.elements])
             shift, composition = 0.0, {}
         scale = float(np.std(rest))
+        if scale_by == "forces" and data.forces is not None:
+            scale = float(np.sqrt(np.mean(data.forces**2)))
         if not scale > 1e-9:  # one frame, or identical energies: fall back to the forces, then to 1 eV
             scale = float(np.sqrt(np.mean(data.forces**2))) if data.forces is not None else 0.0
         return cls(shift, scale if scale > 1e-9 else 1.0, reference, composition)
 
     def offset(self, numbers: Tensor) -> Tensor:
-        """What each atom adds before the network speaks (B, N) float64: reference and share of the shift."""
+        """Per-atom energy offset (B, N) float64: reference energy and share of the shift."""
         mask = numbers > 0
-        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1).double() * mask  # float32 by default
+        share = self.shift / mask.sum(-1, keepdim=True).clamp(min=1).double() * mask
         if not self.reference:
             return share
         table = torch.zeros(119, dtype=torch.float64, device=numbers.device)

@@ -1,12 +1,13 @@
-"""A trained model as users hold it: structures in, energies, forces and attention out, in eV and Å."""
+"""A trained model as users hold it: structures in; energies, forces and attention out, in eV and Å."""
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,27 +17,28 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.inference import Evaluator, Path
-from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.model.interface import AttentionRecord
+from geomatt.model.evaluator import Evaluator
+from geomatt.model.interface import AttentionRecord, Network
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.precision import parse_dtype
 
 
 @dataclass(frozen=True)
 class Output:
-    """Predictions for a batch, as tensors (eV, eV/Å)."""
+    """Predictions for a batch, as tensors (eV, eV/Å). Spreads are those of a committee."""
 
     energy: Tensor  # (B,) float64
     atomic_energies: Tensor  # (B, N) float64, summing to the energy
     forces: Tensor | None  # (B, N, 3)
     attention: list[AttentionRecord[Tensor]] | None
     stress: Tensor | None = None  # (B, 3, 3), eV/Å³ in ASE's sign; nan for structures without a volume
+    energy_spread: Tensor | None = None  # (B,) standard deviation over the members
+    forces_spread: Tensor | None = None  # (B, N) norm of the standard deviation of each atom's force
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictions for one structure, as arrays (eV, eV/Å). Spreads are of a committee's members."""
+    """Predictions for one structure, as arrays (eV, eV/Å). Spreads are those of a committee."""
 
     energy: float
     atomic_energies: np.ndarray  # (N,) float64
@@ -44,60 +46,43 @@ class Prediction:
     attention: list[AttentionRecord[np.ndarray]] | None = None
     stress: np.ndarray | None = None  # (3, 3) eV/Å³, of structures periodic in all directions
     energy_spread: float | None = None
-    forces_spread: np.ndarray | None = None  # (N,) norm of the standard deviation of each atom's force
+    forces_spread: np.ndarray | None = None  # (N,)
 
 
-@dataclass
-class Potential:
-    """A network with its normalisation and its record: how it came to be."""
+class AnyPotential(ABC):
+    """What a single potential and a committee have in common."""
 
-    network: GeometricAttention
-    normalisation: Normalisation
-    record: dict[str, Any] = field(default_factory=dict)
-    path: Path = "auto"  # or "dense", "sparse": how to evaluate; the numbers are the same
+    members: list[Potential]
+
+    @abstractmethod
+    def evaluate(
+        self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False
+    ) -> Output:
+        """Predictions for a batch; `keep` if many more will follow (see `Evaluator`)."""
 
     @property
     def elements(self) -> tuple[int, ...]:
-        return self.network.config.elements
+        """Atomic numbers every member knows."""
+        return tuple(sorted(set.intersection(*(set(m.network.config.elements) for m in self.members))))
+
+    @property
+    def trained_frames(self) -> set[str]:
+        """Hashes of the frames any member was trained or validated on."""
+        return {h for member in self.members for h in member.record.get("trained_frames", ())}
 
     @property
     def device(self) -> torch.device:
-        return self.network.mu.device
+        return self.members[0].network.device
 
     @property
     def dtype(self) -> torch.dtype:
-        return self.network.mu.dtype
+        return self.members[0].network.dtype
 
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None
-    ) -> Potential:
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None) -> Self:
         """Move (in place) to a device or precision, such as "float64"."""
-        self.network.to(device=device, dtype=parse_dtype(dtype))
+        for member in self.members:
+            member.network.to(device=device, dtype=parse_dtype(dtype))
         return self
-
-    def evaluate(
-        self,
-        batch: Batch,
-        *,
-        forces: bool = True,
-        attention: bool = False,
-        evaluator: Evaluator | None = None,
-    ) -> Output:
-        """Energies of a batch, with forces (−∂E/∂r) and attention when asked for.
-
-        An `evaluator` of this network, kept while its weights stay the same, saves preparing them again.
-        """
-        evaluator = evaluator or Evaluator(self.network, table=False)
-        found = evaluator(batch, forces=forces, attention=attention, path=self.path)
-        scale = self.normalisation.scale
-        atomic_energies = self.normalisation.offset(batch.numbers) + scale * found.atomic.double()
-        return Output(
-            atomic_energies.sum(-1),
-            atomic_energies,
-            None if found.forces is None else scale * found.forces,
-            None if found.attention is None else self.network.records(found.attention),
-            None if found.stress is None else scale * found.stress,
-        )
 
     def predict(
         self,
@@ -108,35 +93,36 @@ class Potential:
         batch_size: int = 32,
         progress: Callable[[int], None] | None = None,
     ) -> list[Prediction]:
-        """Predictions for structures of any sizes, in their order; ASE Atoms, or one alone, will do."""
+        """Predictions for structures of any sizes, in their order; also ASE Atoms, or a single structure."""
         structures = several(structures)
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
         for message in sorted({m for s in structures for m in self.doubts(s, forces)}):
             warnings.warn(message, stacklevel=2)
         result: list[Prediction] = []
-        evaluator = Evaluator(self.network, table=len(structures) > batch_size)
+        keep = len(structures) > batch_size
         for start in range(0, len(structures), batch_size):
             chunk = structures[start : start + batch_size]
             batch = collate(chunk, self.dtype, self.device)
-            output = self.evaluate(batch, forces=forces, attention=attention, evaluator=evaluator)
+            output = self.evaluate(batch, forces=forces, attention=attention, keep=keep)
             result.extend(_split(output, [len(s) for s in chunk]))
             if progress is not None:
                 progress(len(chunk))
         return result
 
     def check(self, structure: Structure, name: str = "the structure") -> None:
-        """Refuse what the model cannot answer for, and say why."""
+        """Raise an error for a structure the model cannot be used on."""
         unknown = sorted({int(z) for z in structure.numbers} - set(self.elements))
         if unknown:
             raise GeomAttError(
                 f"{name} holds atomic numbers {unknown}, which this model was not trained on "
                 f"(it knows {list(self.elements)}). Train on data that has them."
             )
-        if structure.periodic and self.network.config.bias:
+        if structure.periodic and any(member.network.radius is None for member in self.members):
+            hint = self.members[0].network.periodic_hint
             raise GeomAttError(
-                f"{name} is periodic, but this model's overlap functions have a bias, which acts at any "
-                "distance. Train with --no-bias for periodic structures, or set pbc to False for a molecule."
+                f"{name} is periodic, but in this model all pairs of atoms interact, at any distance. "
+                f"{hint}Set pbc to False for a molecule."
             )
         if structure.periodic and (
             structure.cell is None or not np.asarray(structure.cell)[list(structure.pbc)].any(-1).all()
@@ -151,72 +137,78 @@ class Potential:
             raise GeomAttError(f"{name} has positions that are not finite numbers.")
 
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
-        """What a user should be told of an answer, with or without forces, that is given all the same."""
-        found, composition = [], self.normalisation.composition
+        """Warnings about predictions for a structure, with or without forces."""
+        first = self.members[0]
+        found, composition = [], first.normalisation.composition
         if composition and dict(Counter(int(z) for z in structure.numbers)) != composition:
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
                 "zero, and forces are an extrapolation. Train on several molecules for more."
             )
-        if forces and self.record.get("settings", {}).get("energy_only"):
-            found.append("This model was trained on energies alone: it never saw the forces it now predicts.")
+        if forces and first.record.get("settings", {}).get("energy_only"):
+            found.append("This model was trained on energies alone: its forces were never compared with any.")
         if structure.charge:
-            found.append("The model knows nothing of charges: the charge of the structure is ignored.")
+            found.append("The model does not use charges: the charge of the structure is ignored.")
         return found
 
 
 @dataclass
-class Committee:
-    """Several potentials as one: the mean of their predictions, and their spread."""
+class Potential(AnyPotential):
+    """A network with its normalisation and a record of its training."""
 
-    members: list[Potential]
-
-    @property
-    def elements(self) -> tuple[int, ...]:
-        return tuple(sorted(set.intersection(*(set(m.elements) for m in self.members))))
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return self.members[0].record
+    network: Network
+    normalisation: Normalisation
+    record: dict[str, Any] = field(default_factory=dict)
+    engine: str = "auto"  # how to evaluate; the numbers are the same
+    _evaluators: dict[bool, tuple[tuple[Any, ...], Evaluator]] = field(default_factory=dict, repr=False)
+    _offset: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     @property
-    def normalisation(self) -> Normalisation:
-        return self.members[0].normalisation
+    def members(self) -> list[Potential]:  # type: ignore[override]
+        return [self]
 
-    def to(
-        self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None
-    ) -> Committee:
-        for member in self.members:
-            member.to(device, dtype)
-        return self
+    def __deepcopy__(self, memo: dict[int, Any]) -> Potential:
+        import copy
 
-    def predict(
-        self,
-        structures: Sequence[Structure],
-        *,
-        forces: bool = True,
-        attention: bool = False,
-        batch_size: int = 32,
-        progress: Callable[[int], None] | None = None,
-    ) -> list[Prediction]:
-        """Mean and standard deviation over members; attention is the mean of each matrix."""
-        structures = several(structures)
-        runs = [
-            member.predict(
-                structures,
-                forces=forces,
-                attention=attention,
-                batch_size=batch_size,
-                progress=progress if member is self.members[0] else None,
-            )
-            for member in self.members
-        ]
-        return [_combine([run[i] for run in runs]) for i in range(len(structures))]
+        return Potential(
+            copy.deepcopy(self.network, memo), self.normalisation, copy.deepcopy(self.record), self.engine
+        )
 
-    def check(self, structure: Structure, name: str = "the structure") -> None:
-        for member in self.members:
-            member.check(structure, name)
+    def evaluate(
+        self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False
+    ) -> Output:
+        found = self._evaluator(keep)(batch, forces=forces)
+        assert found.atomic is not None
+        scale = self.normalisation.scale
+        atomic = self._offsets(batch.numbers) + scale * found.atomic[0].double()
+        records = None
+        if attention:
+            with torch.no_grad():
+                records = self.network.attention(batch)
+        return Output(
+            atomic.sum(-1),
+            atomic,
+            None if found.forces is None else scale * found.forces[0],
+            records,
+            None if found.stress is None else scale * found.stress[0],
+        )
+
+    def _evaluator(self, keep: bool) -> Evaluator:
+        """An evaluator of the present weights, made anew when they have changed."""
+        state = self.network.state_dict().values()
+        present = (self.engine, *((value.data_ptr(), value._version) for value in state))
+        known, evaluator = self._evaluators.get(keep, ((), None))
+        if evaluator is None or known != present:
+            evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
+            self._evaluators[keep] = (present, evaluator)
+        return evaluator
+
+    def _offsets(self, numbers: Tensor) -> Tensor:
+        """Per-atom energy offsets (B, N); kept for the last tensor of atomic numbers, as in dynamics."""
+        if self._offset is None or self._offset[0] is not numbers:
+            self._offset = (numbers, self.normalisation.offset(numbers))
+        return self._offset[1]
 
 
 def several(structures: Any) -> list[Structure]:
@@ -227,52 +219,25 @@ def several(structures: Any) -> list[Structure]:
 
 def _split(output: Output, sizes: list[int]) -> list[Prediction]:
     """One prediction per structure, padding removed."""
-    energies = output.energy.cpu().numpy()
-    atomic = output.atomic_energies.cpu().numpy()
-    forces = None if output.forces is None else output.forces.double().cpu().numpy()
+    energy, atomic = _array(output.energy), _array(output.atomic_energies)
+    forces, stress = _array(output.forces), _array(output.stress)
+    energy_spread, forces_spread = _array(output.energy_spread), _array(output.forces_spread)
+    records = None
+    if output.attention is not None:
+        records = [r.with_matrix(r.matrix.cpu().numpy()) for r in output.attention]
     return [
         Prediction(
-            float(energies[b]),
+            float(energy[b]),
             atomic[b, :n],
             None if forces is None else forces[b, :n],
-            None
-            if output.attention is None
-            else [
-                AttentionRecord(r.order, r.layer, r.head, r.matrix[b, :n, :n].cpu().numpy())
-                for r in output.attention
-            ],
-            _finite_stress(output, b),
+            None if records is None else [r.with_matrix(r.matrix[b, :n, :n]) for r in records],
+            None if stress is None or np.isnan(stress[b]).any() else stress[b],
+            None if energy_spread is None else float(energy_spread[b]),
+            None if forces_spread is None else forces_spread[b, :n],
         )
         for b, n in enumerate(sizes)
     ]
 
 
-def _finite_stress(output: Output, b: int) -> np.ndarray | None:
-    if output.stress is None or bool(output.stress[b].isnan().any()):
-        return None
-    return output.stress[b].double().cpu().numpy()
-
-
-def _combine(predictions: list[Prediction]) -> Prediction:
-    """Mean over members with its spread."""
-    energies = np.array([p.energy for p in predictions])
-    forces = None
-    if all(p.forces is not None for p in predictions):
-        forces = np.stack([p.forces for p in predictions if p.forces is not None])  # (members, N, 3)
-    attention = None
-    if predictions[0].attention is not None:
-        lists = [p.attention or [] for p in predictions]
-        attention = [
-            AttentionRecord(r.order, r.layer, r.head, np.mean([other[i].matrix for other in lists], axis=0))
-            for i, r in enumerate(lists[0])
-        ]
-    stresses = [p.stress for p in predictions]
-    return Prediction(
-        float(energies.mean()),
-        np.mean([p.atomic_energies for p in predictions], axis=0),
-        None if forces is None else forces.mean(0),
-        attention,
-        None if any(s is None for s in stresses) else np.mean([s for s in stresses if s is not None], axis=0),
-        float(energies.std()),
-        None if forces is None else np.linalg.norm(forces.std(0), axis=-1),
-    )
+def _array(values: Tensor | None) -> Any:
+    return None if values is None else values.double().cpu().numpy()

@@ -1,19 +1,25 @@
-"""Training: from data and settings to a potential, with nothing lost on the way."""
+"""Training: from data and settings to a potential."""
 
 from geomatt.training.config import TrainConfig, resolve
-from geomatt.training.interrupt import Interrupted
-from geomatt.training.members import run
+from geomatt.training.interruption import Interrupted
+from geomatt.training.loop import TrainCallback, TrainProgress, train, train_together
+from geomatt.training.loss import Loss
+from geomatt.training.members import train_members
 from geomatt.training.run import Job, TrainResult
-from geomatt.training.trainer import Progress, train, train_together
+from geomatt.training.step import Stepper, normalised
 
 __all__ = [
     "Interrupted",
     "Job",
-    "Progress",
+    "Loss",
+    "Stepper",
+    "TrainCallback",
     "TrainConfig",
+    "TrainProgress",
     "TrainResult",
+    "normalised",
     "resolve",
-    "run",
     "train",
+    "train_members",
     "train_together",
 ]

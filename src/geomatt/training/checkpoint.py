@@ -12,16 +12,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from geomatt.data.files import atomic_write
 from geomatt.errors import GeomAttError
+from geomatt.training.folder import CHECKPOINT, write_safely
 
-FILE = "checkpoint.safetensors"
 FORMAT = 1
 
 
 @dataclass
 class Counters:
-    """Where a run stands, besides its tensors."""
+    """Progress of a run, besides its tensors."""
 
     epoch: int = 0  # epochs completed
     step: int = 0  # steps done of the epoch under way
@@ -29,14 +28,14 @@ class Counters:
     best_loss: float = float("inf")  # on validation
     best_epoch: int = 0
     best_errors: dict[str, float] = field(default_factory=dict)  # MAEs in eV at the best epoch
-    wild: int = 0  # validations in a row with an absurd loss
+    wild: int = 0  # consecutive validations with a loss far above the best
     seconds: float = 0.0  # spent so far, all sessions
     finished: str = ""  # why it ended; empty while it has not
 
 
 @dataclass
 class Checkpoint:
-    """All that continuing a run bit by bit needs, given its data and configuration."""
+    """What is needed to continue a run bit by bit, besides its data."""
 
     config: dict[str, Any]  # as TrainConfig.to_dict
     identity: dict[str, str]  # hashes of what the run must find unchanged: data, split, base model
@@ -46,7 +45,7 @@ class Checkpoint:
     history: Tensor  # (epochs, columns) float64
 
     def write(self, folder: Path) -> None:
-        """Replace the folder's checkpoint; a crash at any moment leaves the old or the new one whole."""
+        """Replace the checkpoint of the folder; a crash leaves either the old or the new one complete."""
         tensors = {f"stepper.{n}": t for n, t in self.stepper.items()}
         tensors.update({f"best.{n}": t for n, t in self.best.items()})
         tensors["history"] = self.history
@@ -61,16 +60,16 @@ class Checkpoint:
             {n: t.detach().to("cpu", copy=True).contiguous() for n, t in tensors.items()},
             {"geomatt_checkpoint": json.dumps(header)},
         )
-        write_safely(folder / FILE, body)
+        write_safely(folder / CHECKPOINT, body)
 
 
 def exists(folder: Path) -> bool:
-    return (folder / FILE).is_file()
+    return (folder / CHECKPOINT).is_file()
 
 
 def read(folder: Path) -> Checkpoint:
     """The folder's checkpoint."""
-    path = folder / FILE
+    path = folder / CHECKPOINT
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -95,25 +94,10 @@ def read(folder: Path) -> Checkpoint:
 
 
 def all_finite(state: dict[str, Tensor]) -> bool:
-    """Whether a state is worth keeping; one transfer from the device for all of it."""
+    """True if all numbers of a state are finite; one transfer from the device for all of it."""
     if not state:
         return True
     return bool(torch.stack([torch.isfinite(t).all() for t in state.values() if t.dim()]).all())
-
-
-def write_safely(path: Path, body: bytes) -> None:
-    """Write a file of a run; where that fails, say that nothing is lost."""
-    try:
-        atomic_write(path, body)
-    except GeomAttError as error:
-        raise GeomAttError(f"{error}{kept(path.parent)}") from error.__cause__
-
-
-def kept(folder: Path) -> str:
-    """What the user may rely on after a failure."""
-    if not exists(folder):
-        return ""
-    return " The last checkpoint is still whole: continue from it with --resume."
 
 
 def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -1,86 +1,120 @@
-"""Every setting of a training run, flat and typed; what `RUN/config.toml` holds."""
+"""Every setting of a training run, typed; what `RUN/config.toml` holds."""
 
 from __future__ import annotations
 
 import dataclasses
 import tomllib
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_type_hints
 
 import torch
 
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model import NetworkConfig, network_class
+from geomatt.model.interface import setting
 from geomatt.model.precision import DTYPES
+from geomatt.training.loss import WEIGHTINGS
 from geomatt.training.recipes import recipe_settings
+from geomatt.training.toml import to_toml
 
-
-def _group(title: str, default: Any) -> Any:
-    """A field that begins a new group in the configuration file."""
-    return field(default=default, metadata={"group": title})
+DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """All settings of a run. Sizes are resolved against the data by `resolve_sizes`."""
 
-    data: str = _group("data", "")  # a file, or a name such as md17/ethanol
-    energy_unit: str | None = None  # None: as the file says
-    length_unit: str | None = None
-    force_unit: str | None = None  # None: the two above
-    keys: dict[str, str] = field(default_factory=dict)  # label -> key in the file
-    reference: dict[str, float] = field(default_factory=dict)  # atomic number -> energy in eV; empty: fitted
-    report_unit: str | None = None  # None: the data's own
-    energy_only: bool = False
+    data: str = setting("", "a file, or a name such as md17/ethanol", group=DATA, option=False)
+    energy_unit: str | None = setting(
+        None, "energy unit, if the file does not say: kcal/mol, eV, Hartree, kJ/mol", group=DATA
+    )
+    length_unit: str | None = setting(None, "length unit, if the file does not say: Ang, Bohr", group=DATA)
+    force_unit: str | None = setting(
+        None, "unit of the forces, if not energy/length unit: Hartree/Bohr", group=DATA
+    )
+    keys: dict[str, str] = setting(
+        None,
+        "where the file keeps numbers, positions, energy or forces: forces=my_forces; none leaves out",
+        group=DATA,
+        flag="--key",
+        example="forces=my_forces",
+    )
+    reference: dict[str, float] = setting(
+        None, "energy of an isolated atom in eV: H=-13.6; fitted if not given", group=DATA, example="H=-13.6"
+    )
+    report_unit: str | None = setting(
+        None, "energy unit of reports; the data's by default", group=DATA, flag="--unit"
+    )
+    energy_only: bool = setting(False, "train on energies alone, whether or not there are forces", group=DATA)
 
-    train: int | None = _group("split", None)
-    val: int | None = None
-    test: int | None = None
-    split: str = "random"  # random | blocked
-    split_seed: int = 0
-    train_indices: str | None = None  # files of frame numbers, instead of sizes
-    val_indices: str | None = None
-    test_indices: str | None = None
+    train: int | None = setting(None, "structures to train on (800 where there are enough)", group=SPLIT)
+    val: int | None = setting(None, "structures to choose the best epoch by (200)", group=SPLIT)
+    test: int | None = setting(None, "structures to test on at the end (up to 1000)", group=SPLIT)
+    split: str = setting(
+        "random",
+        "random, or blocked: stretches of consecutive frames",
+        group=SPLIT,
+        choices=("random", "blocked"),
+    )
+    split_seed: int = setting(0, "which random split", group=SPLIT)
+    train_indices: str | None = setting(None, "file of frame numbers to train on", group=SPLIT, path=True)
+    val_indices: str | None = setting(None, "file of frame numbers to validate on", group=SPLIT, path=True)
+    test_indices: str | None = setting(None, "file of frame numbers to test on", group=SPLIT, path=True)
+    folds: int = setting(0, "train one model for each of so many folds of the data", group=SPLIT)
+    members: int = setting(0, "train so many models that differ by seed", group=SPLIT)
+    member: int | None = setting(None, "train only this one of them, from 0", group=SPLIT)
 
-    folds: int = _group("members", 0)  # k models, each leaving out another fold for validation
-    members: int = 0  # models that differ by seed only
-    member: int | None = None  # only this one of them, from 0
+    recipe: str = setting(
+        "", "named optimisation settings: fast, or paper (Frank & Chmiela 2021)", group=OPTIM
+    )
+    epochs: int = setting(1000, "passes over the training data", group=OPTIM)
+    batch: int = setting(10, "structures in a step", group=OPTIM)
+    learning_rate: float = setting(1e-3, "Adam's learning rate at its highest", group=OPTIM)
+    schedule: str = setting(
+        "cosine", "course of the learning rate: step or cosine", group=OPTIM, choices=("step", "cosine")
+    )
+    decay: float = setting(0.96, "step schedule: factor on the learning rate", group=OPTIM)
+    decay_every: int = setting(1000, "step schedule: epochs between such factors", group=OPTIM)
+    warmup: int = setting(10, "cosine schedule: epochs of linear rise", group=OPTIM)
+    final: float = setting(0.0, "cosine schedule: share of the learning rate left at the end", group=OPTIM)
+    ema_decay: float = setting(
+        0.0, "decay of the moving average of the weights per step; 0: none", group=OPTIM
+    )
+    clip: float = setting(0.0, "largest norm of the gradient in a step; 0: no limit", group=OPTIM)
+    patience: int = setting(0, "stop after so many epochs without improvement; 0: never", group=OPTIM)
+    validate_every: int = setting(1, "epochs between validations", group=OPTIM)
+    weighting: str = setting(
+        "paper",
+        "loss: as in the paper, as in the authors' code, or unsquared",
+        group=OPTIM,
+        choices=WEIGHTINGS,
+    )
+    rho: float = setting(0.01, "weight of energies in the loss", group=OPTIM)
+    scale: str = setting(
+        "energy",
+        "unit of the network: the standard deviation of the energies, or the RMS of the forces",
+        group=OPTIM,
+        choices=("energy", "forces"),
+    )
 
-    recipe: str = _group("optimisation", "fast")
-    epochs: int = 1000
-    batch: int = 10
-    learning_rate: float = 1e-3
-    schedule: str = "cosine"  # step | cosine
-    decay: float = 0.96  # step: factor on the learning rate ...
-    decay_every: int = 1000  # ... after each so many epochs
-    warmup: int = 10  # cosine: epochs of linear rise
-    final: float = 0.0  # cosine: what is left of the learning rate at the end
-    ema_decay: float = 0.0  # of the moving average of the weights, per step; 0: none
-    patience: int = 0  # epochs without a better validation loss before stopping; 0: never
-    validate_every: int = 1  # epochs
-    weighting: str = "paper"  # paper | authors
-    rho: float = 0.01
+    model: str = setting("geomatt", "kind of network", group=MODEL)
+    network: dict[str, Any] = setting(None, "settings of the network", group=MODEL, option=False)
 
-    orders: tuple[int, ...] = _group("model", (2, 3, 4))
-    layers: int = 3
-    features: int = 128
-    overlap_features: int = 128
-    gamma: float = 20.0
-    d_max: float = 5.0
-    spacing: float = 0.05
-    bias: bool = True
+    base: str | None = setting(None, "the model file whose weights are the start", group=RUN, option=False)
+    unfreeze: tuple[str, ...] = setting(
+        (), "parts trained besides the readout, or all", group=OPTIM, option=False
+    )
 
-    base: str | None = _group("transfer", None)  # the model file whose weights are the start
-    unfreeze: tuple[str, ...] = ()  # what is trained besides the readout
-
-    seed: int = _group("machine", 0)  # initial weights and data order
-    device: str = "cpu"
-    dtype: str = "float32"
-    engine: str = "auto"  # auto: fused kernels on a GPU, compiled code on a CPU | dense: plain torch
+    seed: int = setting(0, "seed of initial weights and data order", group=RUN)
+    device: str = setting("cpu", "cpu or cuda; cuda by default where there is one", group=RUN)
+    dtype: str = setting("float32", "precision: float32 or float64", group=RUN, choices=tuple(DTYPES))
+    engine: str = setting("auto", "auto, or dense or autograd: plain torch, no compiled code", group=RUN)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "orders", tuple(self.orders))
+        for name in ("keys", "reference", "network"):
+            object.__setattr__(self, name, dict(getattr(self, name) or {}))
         object.__setattr__(self, "unfreeze", tuple(self.unfreeze))
         for name in ("epochs", "batch", "decay_every", "validate_every"):
             _at_least(name, getattr(self, name), 1)
@@ -88,31 +122,39 @@ class TrainConfig:
             _at_least(name, getattr(self, name), 0)
         for name in ("train", "val"):
             if getattr(self, name) == 0:
-                raise GeomAttError(f"{_flag(name)} must be at least 1: training needs both parts.")
+                raise GeomAttError(f"`{name}` must be at least 1: training needs both parts.")
         if not 0 < self.learning_rate < float("inf"):
-            raise GeomAttError(f"--learning-rate must be a positive number, not {self.learning_rate}.")
+            raise GeomAttError(f"`learning_rate` must be a positive number, not {self.learning_rate}.")
         if not 0 <= self.ema_decay < 1:
-            raise GeomAttError(f"--ema-decay must be from 0 (off) to below 1, not {self.ema_decay}.")
-        if not 0 < self.decay <= 1 or not 0 <= self.final <= 1 or not self.rho >= 0:
-            raise GeomAttError("decay must lie in (0, 1], final in [0, 1], and rho must not be negative.")
-        _one_of("schedule", self.schedule, ("step", "cosine"))
-        _one_of("split", self.split, ("random", "blocked"))
-        _one_of("loss weighting", self.weighting, ("paper", "authors"))
-        _one_of("dtype", self.dtype, tuple(DTYPES))
-        _one_of("engine", self.engine, ("auto", "dense"))
+            raise GeomAttError(f"`ema_decay` must be from 0 (off) to below 1, not {self.ema_decay}.")
+        if not 0 < self.decay <= 1 or not 0 <= self.final <= 1:
+            raise GeomAttError("`decay` must lie in (0, 1] and `final` in [0, 1].")
+        if not 0 <= self.rho < float("inf") or not 0 <= self.clip < float("inf"):
+            raise GeomAttError("`rho` and `clip` must be numbers that are not negative.")
+        for item in dataclasses.fields(self):
+            choices, value = item.metadata.get("choices"), getattr(self, item.name)
+            if choices and value not in choices:
+                raise GeomAttError(f"Unknown `{item.name}` {value!r}. Use one of: {', '.join(choices)}.")
         if self.folds == 1:
-            raise GeomAttError("--folds must be 2 or more (one fold leaves nothing to train on).")
+            raise GeomAttError("`folds` must be 2 or more (one fold leaves nothing to train on).")
         if self.folds and self.members:
-            raise GeomAttError("--folds and --members exclude each other: choose one.")
+            raise GeomAttError("`folds` and `members` exclude each other: choose one.")
         if (self.train_indices is None) != (self.val_indices is None):
-            raise GeomAttError("--train-indices and --val-indices go together: give both or none.")
+            raise GeomAttError("`train_indices` and `val_indices` go together: give both or none.")
         if self.train_indices and self.folds:
-            raise GeomAttError("--folds makes its own splits; it cannot be used with index files.")
+            raise GeomAttError("`folds` makes its own splits; it cannot be used with index files.")
         if self.member is not None and not 0 <= self.member < self.member_count:
             raise GeomAttError(
-                f"--member {self.member} is not one of the {self.member_count} members (they count from 0)."
+                f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."
             )
-        self.model_config((1,))  # its own checks
+        engines = network_class(self.model).engines()
+        if self.engine not in engines:
+            raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
+        known = {name: field.default for name, field in network_class(self.model).Config.settings().items()}
+        config = network_class(self.model).Config(elements=(1,), **_network_settings(self, known))
+        object.__setattr__(
+            self, "network", {name: _plain(getattr(config, name)) for name in known}
+        )  # all of them, so that a stored configuration does not depend on defaults
 
     @property
     def member_count(self) -> int:
@@ -121,7 +163,7 @@ class TrainConfig:
 
     @property
     def has_members(self) -> bool:
-        """Whether the run has a folder for each member."""
+        """True if the run has a folder for each member."""
         return (self.folds > 0 or self.members > 0) and self.member is None
 
     @property
@@ -133,24 +175,13 @@ class TrainConfig:
     def torch_dtype(self) -> torch.dtype:
         return DTYPES[self.dtype]
 
-    def model_config(self, elements: tuple[int, ...]) -> ModelConfig:
-        """The network's own configuration."""
-        return ModelConfig(
-            elements=elements,
-            orders=self.orders,
-            layers=self.layers,
-            features=self.features,
-            overlap_features=self.overlap_features,
-            gamma=self.gamma,
-            d_max=self.d_max,
-            spacing=self.spacing,
-            bias=self.bias,
-        )
+    def network_config(self, elements: tuple[int, ...]) -> NetworkConfig:
+        """The configuration of the network for given elements."""
+        return network_class(self.model).Config(elements=elements, **self.network)
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings as plain values (lists for tuples), JSON- and TOML-ready."""
-        values = dataclasses.asdict(self)
-        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
+        """All settings as plain values (lists for tuples), ready for JSON and TOML."""
+        return {name: _plain(value) for name, value in dataclasses.asdict(self).items()}
 
     def to_toml(self) -> str:
         """The configuration file; settings that are not set appear as comments."""
@@ -158,16 +189,20 @@ class TrainConfig:
             "# Settings of a geomatt training run.",
             "# Run it again: geomatt train --config THIS --out NEW",
         ]
-        values = self.to_dict()
+        values, group = self.to_dict(), ""
         for item in dataclasses.fields(self):
-            if "group" in item.metadata:
-                lines += ["", f"# {item.metadata['group']}"]
+            if item.name == "network":
+                continue
+            if item.metadata["group"] != group:
+                group = item.metadata["group"]
+                lines += ["", f"# {group}"]
             value = values[item.name]
-            lines.append(f"# {item.name} is not set" if value is None else f"{item.name} = {_toml(value)}")
+            lines.append(f"# {item.name} is not set" if value is None else f"{item.name} = {to_toml(value)}")
+        lines += ["", "[network]", *(f"{name} = {to_toml(v)}" for name, v in values["network"].items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any], source: str = "the settings") -> TrainConfig:
+    def from_dict(cls, values: Mapping[str, Any], source: str = "the settings") -> TrainConfig:
         """Settings by name; an unknown name or a value of the wrong type is an error."""
         return cls(**check_settings(values, source))
 
@@ -175,17 +210,20 @@ class TrainConfig:
         return dataclasses.replace(self, **changes)
 
 
-def resolve(given: dict[str, Any], stored: dict[str, Any] | None = None) -> TrainConfig:
+def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TrainConfig:
     """Settings from what was asked for: given values, over those of a recipe, over a stored configuration.
 
     A stored configuration already holds its recipe's values, so the recipe acts only when newly chosen.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    values = dict(stored or {})
-    if stored is None or "recipe" in given:
-        values.update(recipe_settings(given.get("recipe", "fast")))
-    values.update(given)
-    return TrainConfig.from_dict(values)
+    asked = check_settings({n: v for n, v in given.items() if v is not None}, "the settings")
+    values = dict(check_settings(stored or {}, "the stored settings"))
+    if asked.get("model", values.get("model")) != values.get("model"):
+        values.pop("network", None)  # settings of another kind of network
+    if stored is None or "recipe" in asked:
+        kind = network_class(asked.get("model") or values.get("model") or TrainConfig.model)
+        values.update(recipe_settings(asked.get("recipe") or kind.recipe))
+    network = {**values.get("network", {}), **asked.get("network", {})}
+    return TrainConfig(**{**values, **asked, "network": network})
 
 
 def read_settings(path: Path) -> dict[str, Any]:
@@ -201,30 +239,49 @@ def read_settings(path: Path) -> dict[str, Any]:
     return check_settings(values, str(path))
 
 
-def check_settings(values: dict[str, Any], source: str) -> dict[str, Any]:
-    """The same values with types as `TrainConfig` wants them; names what is unknown or mistyped."""
+def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
+    """The same values in the types of `TrainConfig`; names what is unknown or has the wrong type.
+
+    Settings of the network may stand among the others, as in files of version 0.1.
+    """
     known = {item.name for item in dataclasses.fields(TrainConfig)}
-    unknown = sorted(set(values) - known)
+    kind = network_class(str(values.get("model") or TrainConfig.model))
+    own = get_type_hints(kind.Config)
+    network = dict(values.get("network") or {})
+    network |= {name: value for name, value in values.items() if name not in known and name in own}
+    rest = {name: value for name, value in values.items() if name in known and name != "network"}
+    unknown = sorted((set(values) - known - set(own)) | (set(network) - set(own)))
+    if unknown:
+        listing = ", ".join(sorted({*known, *kind.Config.settings()}))
+        raise GeomAttError(f"{source} has unknown settings: {', '.join(unknown)}. Known are: {listing}.")
+    hints = get_type_hints(TrainConfig)
+    checked = {name: _typed(name, value, str(hints[name]), source) for name, value in rest.items()}
+    if network:
+        checked["network"] = {n: _typed(n, value, str(own[n]), source) for n, value in network.items()}
+    return checked
+
+
+def _network_settings(config: TrainConfig, known: Mapping[str, Any]) -> dict[str, Any]:
+    unknown = sorted(set(config.network) - set(known))
     if unknown:
         raise GeomAttError(
-            f"{source} has unknown settings: {', '.join(unknown)}. Known are: {', '.join(sorted(known))}."
+            f"A {config.model} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
         )
-    hints = get_type_hints(TrainConfig)
-    return {name: _typed(name, value, str(hints[name]), source) for name, value in values.items()}
+    return {name: tuple(v) if isinstance(v, list) else v for name, v in config.network.items()}
 
 
 def _typed(name: str, value: Any, hint: str, source: str) -> Any:
     """`value` as the annotation says, or an error. Whole numbers do for floats, never the reverse."""
     if value is None and "None" in hint:
         return None
-    number = isinstance(value, int | float) and not isinstance(value, bool)
     whole = isinstance(value, int) and not isinstance(value, bool)
-    sequence = list(value) if isinstance(value, list | tuple) else None
+    number = whole or isinstance(value, float)
+    sequence = value if isinstance(value, list | tuple) else None
     if hint == str(bool) and isinstance(value, bool):
         return value
     if hint in (str(int), "int | None") and whole:
         return value
-    if hint == str(float) and number:
+    if hint in (str(float), "float | None") and number:
         return float(value)
     if hint in (str(str), "str | None") and isinstance(value, str):
         return value
@@ -239,35 +296,12 @@ def _typed(name: str, value: Any, hint: str, source: str) -> Any:
     raise GeomAttError(f"{source}: {name} = {value!r} is not of the right type ({hint}).")
 
 
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str):
-        return _toml_string(value)
-    if isinstance(value, list):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
+def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{_toml_string(k)} = {_toml(v)}" for k, v in value.items()) + "}"
-    raise TypeError(f"no TOML for {type(value)}")
-
-
-def _toml_string(value: str) -> str:
-    escapes = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-    body = "".join(escapes.get(c, c if c.isprintable() else f"\\U{ord(c):08x}") for c in value)
-    return f'"{body}"'
-
-
-def _flag(name: str) -> str:
-    return "--" + name.replace("_", "-")
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple | list) else value
 
 
 def _at_least(name: str, value: int | None, least: int) -> None:
     if value is not None and value < least:
-        raise GeomAttError(f"{_flag(name)} must be at least {least}, not {value}.")
-
-
-def _one_of(name: str, value: str, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise GeomAttError(f"Unknown {name} {value!r}. Use one of: {', '.join(known)}.")
+        raise GeomAttError(f"`{name}` must be at least {least}, not {value}.")

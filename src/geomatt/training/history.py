@@ -1,4 +1,4 @@
-"""The history of a run: one row an epoch, as CSV and as a picture."""
+"""The history of a run: one row per epoch, as CSV."""
 
 from __future__ import annotations
 
@@ -13,14 +13,12 @@ from torch import Tensor
 
 from geomatt.data.files import write_error
 from geomatt.errors import GeomAttError
-from geomatt.training.checkpoint import kept, write_safely
+from geomatt.training.folder import HISTORY, kept, write_safely
 from geomatt.units import from_ev
-
-FILE = "history.csv"
 
 
 @dataclass(frozen=True)
-class Row:
+class EpochRow:
     """One epoch. Losses in the network's units, errors in eV and eV/Å; nan where nothing was measured."""
 
     epoch: int  # from 1
@@ -40,23 +38,23 @@ _ERRORS = ("train_energy_mae", "train_force_mae", "val_energy_mae", "val_force_m
 class History:
     """Rows in memory and in `history.csv`, which can be read while the run goes on."""
 
-    def __init__(self, folder: Path, unit: str, rows: list[Row] | None = None) -> None:
-        self.path, self.unit = folder / FILE, unit
+    def __init__(self, folder: Path, unit: str, rows: list[EpochRow] | None = None) -> None:
+        self.path, self.unit = folder / HISTORY, unit
         self.rows = list(rows or [])
-        # Rows that were written after the last checkpoint vanish: their epochs are done again.
+        # Rows written after the last checkpoint are dropped: their epochs are done again.
         write_safely(self.path, self._text([self.header, *map(self._cells, self.rows)]).encode())
 
     @property
     def header(self) -> list[str]:
         """Column names; errors appear in eV and, where that is another unit, in the user's."""
         unit = self.unit.replace("/", "_")
-        names = [f.name for f in fields(Row)]
+        names = [f.name for f in fields(EpochRow)]
         errors = [f"{name}_eV" for name in _ERRORS]
         if self.unit != "eV":
             errors += [f"{name}_{unit}" for name in _ERRORS]
         return [*names[:4], *errors, "seconds"]
 
-    def append(self, row: Row) -> None:
+    def append(self, row: EpochRow) -> None:
         self.rows.append(row)
         try:
             with self.path.open("a", encoding="utf-8", newline="") as file:
@@ -67,10 +65,10 @@ class History:
     def tensor(self) -> Tensor:
         """All rows as (epochs, columns) float64, for the checkpoint."""
         return torch.tensor([astuple(r) for r in self.rows], dtype=torch.float64).reshape(
-            -1, len(fields(Row))
+            -1, len(fields(EpochRow))
         )
 
-    def _cells(self, row: Row) -> list[str]:
+    def _cells(self, row: EpochRow) -> list[str]:
         errors = [getattr(row, name) for name in _ERRORS]
         if self.unit != "eV":
             errors += [e * from_ev(self.unit) for e in errors]
@@ -84,46 +82,9 @@ class History:
         return buffer.getvalue()
 
 
-def rows_from_tensor(values: Tensor) -> list[Row]:
+def rows_from_tensor(values: Tensor) -> list[EpochRow]:
     """The inverse of `History.tensor`."""
-    return [Row(int(v[0]), *v[1:]) for v in values.tolist()]
-
-
-def plot_history(rows: list[Row], unit: str, path: Path) -> None:
-    """Loss curves and errors against epochs, as a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    factor = from_ev(unit)
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display, and leaves pyplot's state alone
-    panels = (
-        ("loss", "loss (normalised units)", 1.0),
-        ("energy_mae", f"energy MAE ({unit})", factor),
-        ("force_mae", f"force MAE ({unit}/Å)", factor),
-    )
-    for axis, (name, label, scale) in zip(figure.subplots(1, 3), panels, strict=True):
-        for part, colour in (("train", "tab:blue"), ("val", "tab:orange")):
-            points = [
-                (r.epoch, v * scale)
-                for r in rows
-                if math.isfinite(v := getattr(r, f"{part}_{name}")) and v > 0
-            ]
-            if points:
-                axis.plot(
-                    *zip(*points, strict=True),
-                    color=colour,
-                    label=part,
-                    marker="." if len(points) < 30 else "",
-                )
-                axis.set_yscale("log")
-        axis.set_xlabel("epoch")
-        axis.set_ylabel(label)
-        if axis.lines:
-            axis.legend()
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    write_safely(path, buffer.getvalue())
+    return [EpochRow(int(v[0]), *v[1:]) for v in values.tolist()]
 
 
 def _cell(value: float) -> str:

@@ -1,50 +1,63 @@
-"""The loss, in the network's normalised units, and its derivative with respect to the predictions."""
+"""The loss, in the network's normalised units, and its derivatives with respect to the predictions."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
 
+from geomatt.errors import GeomAttError
+
+WEIGHTINGS = ("paper", "authors", "unsquared")
+
 
 @dataclass(frozen=True)
 class Loss:
-    """ρ |ΔE|² + (1/N) Σ_i |ΔF_i|², mean over the batch (`paper`).
+    """Mean over the structures of a batch of an energy and a force term.
 
-    The authors' released code divides the force term by a further 3N (`authors`).
+    paper:      ρ |ΔE|² + (1/N) Σ_i |ΔF_i|²
+    authors:    the same with the force term divided by a further 3N, as in the paper authors' code
+    unsquared:  ρ |ΔE| + (1/N) Σ_i |ΔF_i|
     """
 
-    weighting: Literal["paper", "authors"] = "paper"
+    weighting: str = "paper"
     rho: float = 0.01
 
+    def __post_init__(self) -> None:
+        if self.weighting not in WEIGHTINGS:
+            raise GeomAttError(
+                f"Unknown loss `weighting` {self.weighting!r}. Use one of: {', '.join(WEIGHTINGS)}."
+            )
+
+    @property
+    def squared(self) -> bool:
+        return self.weighting != "unsquared"
+
     def force_weight(self, atoms: Tensor) -> Tensor:
-        """The factor on Σ_i |ΔF_i|² of structures with the given numbers of atoms."""
-        return 1.0 / atoms if self.weighting == "paper" else 1.0 / (3.0 * atoms * atoms)
+        """The factor on the sum over atoms, for structures with the given numbers of atoms."""
+        return 1.0 / (3.0 * atoms * atoms) if self.weighting == "authors" else 1.0 / atoms
 
     def __call__(self, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor) -> Tensor:
         """The loss (...) from errors (..., B) and (..., B, N, 3); without forces the energy term alone."""
-        per_structure = self.rho * energy_error.square()
+        per_structure = self.rho * (energy_error.square() if self.squared else energy_error.abs())
         if force_error is not None:
-            weight = self.force_weight(atoms.to(force_error.dtype))
-            per_structure = per_structure + weight * force_error.square().sum((-1, -2))
+            squared = force_error.square().sum(-1)  # (..., B, N)
+            per_atom = squared if self.squared else squared.sqrt()
+            per_structure = per_structure + self.force_weight(atoms.to(squared.dtype)) * per_atom.sum(-1)
         return per_structure.mean(-1)
 
-
-def slope_weights(loss: Loss, atoms: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The loss's slopes by energies and forces over the errors of these, (..., B) each."""
-    per_structure = 2.0 / atoms.shape[-1]
-    weight = loss.force_weight(atoms.to(dtype))
-    return torch.full_like(weight, loss.rho * per_structure), per_structure * weight
-
-
-@torch.no_grad()
-def loss_slopes(
-    loss: Loss, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor
-) -> tuple[Tensor, Tensor | None]:
-    """∂loss/∂E (..., B) and ∂loss/∂F (..., B, N, 3)."""
-    by_energy, by_forces = slope_weights(loss, atoms, energy_error.dtype)
-    if force_error is None:
-        return by_energy * energy_error, None
-    return by_energy * energy_error, by_forces[..., None, None] * force_error
+    @torch.no_grad()
+    def slopes(
+        self, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor
+    ) -> tuple[Tensor, Tensor | None]:
+        """∂loss/∂E (..., B) and ∂loss/∂F (..., B, N, 3); zero where an error is zero."""
+        share = 1.0 / atoms.shape[-1]
+        by_energy = share * self.rho * (2.0 * energy_error if self.squared else energy_error.sign())
+        if force_error is None:
+            return by_energy, None
+        weight = share * self.force_weight(atoms.to(force_error.dtype))[..., None, None]
+        if self.squared:
+            return by_energy, 2.0 * weight * force_error
+        norm = force_error.norm(dim=-1, keepdim=True)
+        return by_energy, weight * force_error / torch.where(norm > 0, norm, 1.0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,12 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
+from geomatt.model import Potential
 from geomatt.model.files import check_device
-from geomatt.model.potential import Potential
-from geomatt.training.checkpoint import write_safely
 from geomatt.training.config import TrainConfig, read_settings
-from geomatt.training.prepare import open_folder
+from geomatt.training.folder import CONFIG, open_folder, write_safely
+from geomatt.training.loop import TrainCallback, train_together
 from geomatt.training.run import Job, TrainResult
-from geomatt.training.trainer import Progress, train_together
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -27,7 +26,7 @@ def member_folder(out: str | Path, member: int) -> Path:
     return Path(out) / f"member_{member}"
 
 
-def run(
+def train_members(
     dataset: Dataset,
     splits: Sequence[Split],
     config: TrainConfig,
@@ -35,10 +34,10 @@ def run(
     *,
     resume: bool = False,
     base: Potential | None = None,
-    callback: Callable[[Progress], None] | None = None,
+    callback: TrainCallback | None = None,
     checkpoint_every: float = 30.0,
 ) -> list[TrainResult]:
-    """Train what the configuration asks for: one model into `out`, or one for each split below it.
+    """Train what the configuration asks for: one model in `out`, or one per split in folders below it.
 
     `resume` skips finished members and continues the unfinished.
     """
@@ -48,8 +47,8 @@ def run(
         raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
     else:
         open_folder(Path(out), resume)
-        if not (resume and (Path(out) / "config.toml").exists()):
-            write_safely(Path(out) / "config.toml", config.to_toml().encode())
+        if not (resume and (Path(out) / CONFIG).exists()):
+            write_safely(Path(out) / CONFIG, config.to_toml().encode())
         jobs = [
             Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
             for member, split in enumerate(splits)
@@ -63,9 +62,7 @@ def run(
     return results
 
 
-def _numbered(
-    callback: Callable[[Progress], None] | None, member: int, members: int
-) -> Callable[[Progress], None] | None:
+def _numbered(callback: TrainCallback | None, member: int, members: int) -> TrainCallback | None:
     """A callback for one of several models that are trained one after the other."""
     if callback is None:
         return None
@@ -81,8 +78,8 @@ def spread(results: Sequence[TrainResult], error: str) -> tuple[float, float]:
 def stored_settings(out: str | Path) -> dict[str, object]:
     """The settings of the run in a folder, to resume it."""
     folder = Path(out)
-    if not (folder / "config.toml").is_file():
+    if not (folder / CONFIG).is_file():
         raise GeomAttError(
-            f"There is no run to resume in {folder} (no config.toml). Start one without --resume."
+            f"There is no run to resume in {folder} (no config.toml). Start one without `resume`."
         )
-    return read_settings(folder / "config.toml")
+    return read_settings(folder / CONFIG)

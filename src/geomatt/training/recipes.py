@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from geomatt.training.config import TrainConfig
 
 RECIPES: dict[str, dict[str, Any]] = {
-    # Frank & Chmiela (2021): Adam, a learning rate that hardly moves, best validation loss kept.
+    # Frank & Chmiela (2021): Adam, an almost constant learning rate.
     "paper": {
         "epochs": 2000,
         "batch": 10,
@@ -22,7 +22,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "ema_decay": 0.0,
         "patience": 0,
     },
-    # Ours: a twenty times larger learning rate that goes to zero, on averaged weights.
+    # A twenty times larger learning rate that falls to zero; averaged weights.
     "fast": {
         "epochs": 1500,
         "batch": 10,
@@ -39,9 +39,9 @@ TRANSFER_EPOCHS = 1000  # the paper's, for a readout on frozen features
 
 
 def recipe_settings(name: str) -> dict[str, Any]:
-    """The settings a recipe stands for, its name among them."""
+    """The settings of a recipe, its name among them."""
     if name not in RECIPES:
-        raise GeomAttError(f"Unknown recipe {name!r}. Use one of: {', '.join(RECIPES)}.")
+        raise GeomAttError(f"Unknown `recipe` {name!r}. Use one of: {', '.join(RECIPES)}.")
     return {"recipe": name, **RECIPES[name]}
 
 
@@ -49,7 +49,7 @@ def learning_rates(config: TrainConfig, epoch: int, steps: int) -> list[float]:
     """The learning rate of each of the `steps` steps of an epoch (counted from 0)."""
     if config.schedule == "step":
         return [config.learning_rate * config.decay ** (epoch // config.decay_every)] * steps
-    # A short run must not spend itself on warming up.
+    # At most a tenth of a short run.
     warm, total = min(config.warmup, config.epochs // 10) * steps, config.epochs * steps
     rates = []
     for t in range(epoch * steps, (epoch + 1) * steps):

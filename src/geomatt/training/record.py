@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-import geomatt
+from geomatt import __version__
 from geomatt.data.structures import Dataset
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, 
         "validation": {"loss": counters.best_loss, **counters.best_errors},
         "seconds": round(counters.seconds, 3),
         "hardware": hardware(config.device),
-        "geomatt": geomatt.__version__,
+        "geomatt": __version__,
         "torch": str(torch.__version__),
         "commit": commit(),
         "report_unit": unit,

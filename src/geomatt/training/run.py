@@ -1,4 +1,4 @@
-"""One model on its way: its folder, its counters and history, its best weights. It is told how steps went."""
+"""One model under training: its folder, counters, history and best weights. The loop reports steps to it."""
 
 from __future__ import annotations
 
@@ -13,34 +13,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geomatt.data.batch import collate
+from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
-from geomatt.model.files import save
-from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import Potential
+from geomatt.model import Normalisation, Potential, save
 from geomatt.training import checkpoint
 from geomatt.training.checkpoint import Checkpoint, Counters
 from geomatt.training.config import TrainConfig
-from geomatt.training.history import History, Row, plot_history, rows_from_tensor
-from geomatt.training.prepare import (
-    check_data,
-    check_resume,
-    new_network,
-    open_folder,
-    report_unit_of,
-    run_identity,
-    starting_network,
-    widened,
-)
+from geomatt.training.dataset import check_data, report_unit_of
+from geomatt.training.folder import CONFIG, MODEL, PLOT, open_folder, write_safely
+from geomatt.training.history import EpochRow, History, rows_from_tensor
+from geomatt.training.history_plot import plot_history
 from geomatt.training.record import data_record, run_record
-from geomatt.training.step import Targets
+from geomatt.training.resume import check_resume, run_identity
+from geomatt.training.start import fresh_network, starting_network
+from geomatt.training.step import normalised
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
 
-MODEL_FILE = "model.safetensors"
-PLOT_FILE = "loss.png"
 WILD = 1e4  # a validation loss this many times the best ...
 WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
 
@@ -58,7 +49,7 @@ class Job:
 
 @dataclass(frozen=True)
 class TrainResult:
-    """A trained model, the best by validation loss, and how it got there."""
+    """A trained model, the best by validation loss."""
 
     potential: Potential
     folder: Path
@@ -72,7 +63,7 @@ class TrainResult:
 
 
 class Run:
-    """A job under way."""
+    """A job that has started."""
 
     def __init__(self, job: Job, elements: Sequence[int], atoms: int, device: torch.device) -> None:
         """`elements` and `atoms`: of all structures trained side by side, so that shapes agree."""
@@ -83,15 +74,15 @@ class Run:
         self.unit = report_unit_of(job.dataset, job.config)
         seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
-        self.normalisation = Normalisation.fit(seen, reference)
+        self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
         network = starting_network(job.config, seen, job.base, self.seed)
         self.elements = network.config.elements
-        self.network = widened(network, elements).to(device)
+        self.network = network.with_elements(elements).to(device)  # the weights before the first step
 
-        def targets(indices: np.ndarray) -> Targets:
+        def targets(indices: np.ndarray) -> Batch:
             structures = [job.dataset[int(i)] for i in indices]
             batch = collate(structures, job.config.torch_dtype, device, pad_to=atoms)
-            return Targets.from_batch(batch, self.normalisation, use_forces=not job.config.energy_only)
+            return normalised(batch, self.normalisation, use_forces=not job.config.energy_only)
 
         self.training, self.validation = targets(job.split.train), targets(job.split.validation)
         self.counters = Counters()
@@ -102,7 +93,7 @@ class Run:
     def open(self, resume: bool) -> None:
         """Make the folder, or take up the run in it."""
         found = checkpoint.read(self.folder) if resume and checkpoint.exists(self.folder) else None
-        rows: list[Row] = []
+        rows: list[EpochRow] = []
         if found is None:
             open_folder(self.folder, resume)
         else:
@@ -113,13 +104,13 @@ class Run:
                 self.counters.finished = ""  # epochs were added
             if self.counters.finished:
                 return
-        checkpoint.write_safely(self.folder / "config.toml", self.config.to_toml().encode())
+        write_safely(self.folder / CONFIG, self.config.to_toml().encode())
         self.history = History(self.folder, self.unit, rows)
         self.seconds_before, self.started = self.counters.seconds, time.monotonic()
 
     @property
     def position(self) -> tuple[int, int]:
-        """Epochs done, and steps of the one under way."""
+        """Completed epochs, and steps of the current one."""
         return self.counters.epoch, self.counters.step
 
     def add_steps(self, end: int, sums: Sequence[float]) -> None:
@@ -131,9 +122,9 @@ class Run:
     def end_epoch(
         self, rate: float, validation: Sequence[float] | None, weights: dict[str, Tensor] | None
     ) -> None:
-        """Write the row, keep the best, and see to it that the numbers are still numbers.
+        """Write the row, keep the best weights, and detect divergence.
 
-        `validation` holds sums of errors, `weights` those that were judged; None where nothing was.
+        `validation` holds sums of errors and `weights` those validated; None if there was no validation.
         """
         counters = self.counters
         epoch = counters.epoch + 1
@@ -146,7 +137,7 @@ class Run:
         counters.epoch, counters.step, counters.sums = epoch, 0, [0.0] * 5
         counters.seconds = self.seconds_before + time.monotonic() - self.started
         errors = (train_energy, train_force, val_energy, val_force)
-        self.history.append(Row(epoch, rate, train_loss, val_loss, *errors, counters.seconds))
+        self.history.append(EpochRow(epoch, rate, train_loss, val_loss, *errors, counters.seconds))
         if validation is not None and weights is not None:
             if val_loss < counters.best_loss:
                 counters.best_loss, counters.best_epoch = val_loss, epoch
@@ -175,17 +166,17 @@ class Run:
         kept = "No model was kept."
         if self.best:
             self._save_model()
-            path = self.folder / MODEL_FILE
+            path = self.folder / MODEL
             kept = f"The best model, of epoch {self.counters.best_epoch}, is kept in {path}."
         if self.history.rows:
             self.plot()
         raise GeomAttError(
             f"Training diverged: {reason}. {kept} "
-            "Check the labels with geomatt data info; train into a new folder with a lower --learning-rate."
+            "Check the labels with geomatt data info; train into a new folder with a lower `learning_rate`."
         )
 
     def write(self, state: dict[str, Tensor]) -> None:
-        """Bring model and checkpoint on disk up to date; a state that is not finite is never written."""
+        """Update model and checkpoint on disk; a state that is not finite is never written."""
         if self.best and self.saved_epoch != self.counters.best_epoch:
             self._save_model()
         if checkpoint.all_finite(state):
@@ -194,22 +185,22 @@ class Run:
             ).write(self.folder)
 
     def plot(self) -> None:
-        plot_history(self.history.rows, self.unit, self.folder / PLOT_FILE)
+        plot_history(self.history.rows, self.unit, self.folder / PLOT)
 
     def _save_model(self) -> None:
-        save(self._potential(), self.folder / MODEL_FILE)
+        save(self._potential(), self.folder / MODEL)
         self.saved_epoch = self.counters.best_epoch
 
     def _potential(self) -> Potential:
         """The best model so far, on the CPU, with its record."""
-        network = new_network(self.config, self.network.config.elements, seed=0)
+        network = fresh_network(self.config, self.network.config.elements, seed=0)
         network.load_state_dict(self.best)
         record = {
             **self.origin,
             **run_record(self.config, self.counters, self.unit),
             "base": self.identity["base"] or None,
         }
-        return Potential(widened(network, self.elements), self.normalisation, record)
+        return Potential(network.with_elements(self.elements), self.normalisation, record)
 
     def result(self, already_finished: bool) -> TrainResult:
         counters = self.counters
@@ -227,5 +218,5 @@ class Run:
 
 
 def check_job(job: Job) -> None:
-    """Refuse a job that cannot be done before anything is written."""
+    """Raise an error for a job that cannot be done, before anything is written."""
     check_data(job.dataset, job.split, job.config)

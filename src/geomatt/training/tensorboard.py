@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.training.trainer import Progress
+from geomatt.training.loop import TrainProgress
 
 
-def tensorboard_callback(out: str | Path) -> Callable[[Progress], None]:
+def tensorboard_callback(out: str | Path) -> Callable[[TrainProgress], None]:
     """A callback for `train` that writes event files to `OUT/tensorboard`, a folder for each member."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise GeomAttError(
-            "--tensorboard needs the package tensorboard. Install it with: pip install tensorboard"
+            "`tensorboard` needs the package tensorboard. Install it with: pip install tensorboard"
         ) from None
     writers: dict[int, Any] = {}
 
-    def write(progress: Progress) -> None:
+    def write(progress: TrainProgress) -> None:
         if not progress.new_row or progress.row is None:
             return
         if progress.member not in writers:

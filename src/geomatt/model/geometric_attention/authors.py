@@ -19,7 +19,7 @@ from torch import Tensor
 
 from geomatt.elements import SYMBOLS, atomic_number, symbols
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention, OverlapFunctions
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Potential
@@ -41,7 +41,7 @@ def import_authors(
     tensors = _Tensors(_parameters(source), source / "params.pt")
     trained = sorted({z if isinstance(z, int) else atomic_number(z) for z in elements})
     if not trained:
-        raise GeomAttError("Name the elements the checkpoint was trained on, such as --elements H,C,O.")
+        raise GeomAttError("Name the elements the checkpoint was trained on, such as `elements` H,C,O.")
     config = _config(hyper, trained, tensors, source)
     with torch.random.fork_rng(devices=[]):  # the weights drawn here are all replaced
         network = GeometricAttention(config).to(torch.float32)
@@ -142,7 +142,9 @@ def _missing(source: Path, name: str) -> str:
     )
 
 
-def _config(hyper: dict[str, Any], elements: list[int], tensors: _Tensors, source: Path) -> ModelConfig:
+def _config(
+    hyper: dict[str, Any], elements: list[int], tensors: _Tensors, source: Path
+) -> GeometricAttentionConfig:
     embedded = tensors.embedded_elements()
     absent = [symbol for symbol in symbols(elements) if symbol not in embedded]
     if absent:
@@ -153,7 +155,7 @@ def _config(hyper: dict[str, Any], elements: list[int], tensors: _Tensors, sourc
     spacing = float(hyper["interval"])
     # The grid ends before dmax, and dmax need not be a multiple of the spacing.
     grid = len(torch.arange(0.0, float(hyper["dmax"]), spacing, dtype=torch.float32))
-    return ModelConfig(
+    return GeometricAttentionConfig(
         elements=tuple(elements),
         orders=tuple(hyper["orders"]),
         layers=int(hyper["Nl"]),

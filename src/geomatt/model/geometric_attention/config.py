@@ -1,43 +1,44 @@
-"""Hyper-parameters of the network, with the paper's values as defaults."""
+"""Hyper-parameters of the geometric-attention network, with the paper's values as defaults."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+import math
+from dataclasses import dataclass
 
 from geomatt.errors import GeomAttError
+from geomatt.model.interface import NetworkConfig, setting
 
 
 @dataclass(frozen=True)
-class ModelConfig:
-    """What defines a geometric-attention network; weights excluded."""
+class GeometricAttentionConfig(NetworkConfig):
+    """What defines a geometric-attention network besides its weights."""
 
-    elements: tuple[int, ...]  # atomic numbers the network has embeddings for
-    orders: tuple[int, ...] = (2, 3, 4)  # k of each stream; N_S = len(orders)
-    layers: int = 3  # N_L, interactions per stream
-    features: int = 128  # F_v, width of an atom's feature vector
-    overlap_features: int = 128  # F_I at k = 2; halves with every further order
-    gamma: float = 20.0  # γ, 1/Å²
-    d_max: float = 5.0  # Å, end of the grid of distances; not a cutoff
-    spacing: float = 0.05  # Δd, Å
-    bias: bool = True  # q and k of the overlap functions; without them the energy is size-extensive
+    orders: tuple[int, ...] = setting((2, 3, 4), "attention orders k, one stream each")
+    layers: int = setting(3, "N_L, interactions in a stream")
+    features: int = setting(128, "F_v, width of an atom's feature vector")
+    overlap_features: int = setting(128, "F_I, overlap functions at k = 2; halves with every further order")
+    gamma: float = setting(20.0, "γ, sharpness of the basis functions, 1/Å²")
+    d_max: float = setting(5.0, "end of the grid of distances, Å; not a cutoff")
+    spacing: float = setting(0.05, "Δd, spacing of that grid, Å")
+    bias: bool = setting(True, "biases q and k of the overlap functions; without them cells may be periodic")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "elements", tuple(sorted({int(z) for z in self.elements})))
+        super().__post_init__()
         object.__setattr__(self, "orders", tuple(int(k) for k in self.orders))
-        if not self.elements or not all(0 < z < 119 for z in self.elements):
-            raise GeomAttError(f"Elements must be atomic numbers between 1 and 118, not {self.elements}.")
         if not self.orders or min(self.orders) < 2:
-            raise GeomAttError(f"Attention orders must be 2 or more, not {self.orders}.")
+            raise GeomAttError(f"Attention `orders` must be 2 or more, not {self.orders}.")
         if min(self.layers, self.features, self.overlap_features) < 1:
-            raise GeomAttError("Layers, features and overlap features must be at least 1.")
+            raise GeomAttError("`layers`, `features` and `overlap_features` must be at least 1.")
         if self.width(max(self.orders)) < 1:
             raise GeomAttError(
-                f"Order {max(self.orders)} leaves no overlap features: F_I = {self.overlap_features} "
-                "halves with every order above 2. Raise overlap_features."
+                f"Order {max(self.orders)} leaves no overlap functions: F_I = {self.overlap_features} "
+                "halves with every order above 2. Raise `overlap_features`."
             )
-        if min(self.gamma, self.d_max, self.spacing) <= 0 or self.spacing > self.d_max:
-            raise GeomAttError("gamma, d_max and spacing must be positive, with spacing below d_max.")
+        numbers = (self.gamma, self.d_max, self.spacing)
+        if not all(0 < x < math.inf for x in numbers) or self.spacing > self.d_max:
+            raise GeomAttError(
+                "`gamma`, `d_max` and `spacing` must be positive, with `spacing` below `d_max`."
+            )
 
     def width(self, order: int) -> int:
         """F_I of an attention of the given order."""
@@ -47,6 +48,3 @@ class ModelConfig:
     def basis_size(self) -> int:
         """L, the number of basis functions."""
         return round(self.d_max / self.spacing)
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)

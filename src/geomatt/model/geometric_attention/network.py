@@ -9,34 +9,50 @@ Symbols of the paper, each named once:
     v_i        features       v_i ← v_i + Σ_j α_ij (W v_j + b)
 
 Shapes: B structures, N atoms (padded), S streams, L basis functions, F overlap features, V atom features.
-The sums run over all atoms, the atom itself included; `dense.program` and `sparse.program`
-compute the same numbers faster.
+The sums run over all atoms, the atom itself included. The engines in the folders beside this file compute the
+same numbers faster.
 """
 
 from __future__ import annotations
 
 import math
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.interface import AttentionRecord
+from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.interface import AttentionRecord, Engine, Network
+
+EXPONENT_LIMIT = (
+    40.0  # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution
+)
 
 
-class GeometricAttention(nn.Module):
-    """Atomic energies (normalised units) from atomic numbers and positions."""
+class GeometricAttention(Network):
+    """Geometric attention of any orders."""
 
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.config = config
+    kind = "geometric-attention"
+    Config = GeometricAttentionConfig
+    parts: ClassVar = {
+        "readout": ("hidden.", "output."),
+        "embedding": ("embedding",),
+        "overlaps": ("overlaps.",),
+        "interactions": ("W", "b"),
+    }
+    per_element = ("embedding",)
+    periodic_hint = "Train with `bias` False for periodic structures. "
+    config: GeometricAttentionConfig
+
+    def __init__(self, config: GeometricAttentionConfig, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(config, dtype)
         streams, layers, width = len(config.orders), config.layers, config.features
         self.mu: Tensor
-        self.elements: Tensor
         self.softplus_shift: Tensor
         self.register_buffer("mu", torch.arange(config.basis_size, dtype=torch.float64) * config.spacing)
-        self.register_buffer("elements", torch.tensor(config.elements))
         self.register_buffer("softplus_shift", torch.tensor(math.log(2.0), dtype=torch.float64))
         self.embedding = nn.Parameter(torch.empty(len(config.elements), width))
         self.overlaps = nn.ModuleList(
@@ -50,14 +66,28 @@ class GeometricAttention(nn.Module):
         bound = 1.414 * math.sqrt(3.0 / width)
         nn.init.uniform_(self.embedding, -bound, bound)
         _linear_init(self.W, self.b, fan_in=width)
-        self.to(torch.get_default_dtype())
+        self.to(dtype)
 
-    def forward(self, numbers: Tensor, positions: Tensor) -> Tensor:
-        """Atomic energies (B, N) of atoms `numbers` (B, N; 0 is padding) at `positions` (B, N, 3)."""
-        mask = numbers > 0  # (B, N)
-        return self.atomic_energies(numbers, self.attention(pair_distances(positions), mask))
+    def atomic_energies(self, batch: Batch) -> Tensor:
+        return self.energies_with(
+            batch.numbers, self.coefficients(pair_distances(batch.positions), batch.mask)
+        )
 
-    def attention(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
+    def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
+        """One record per stream and layer; `head` counts the streams of equal order."""
+        orders, alpha = self.config.orders, self._alpha(batch)
+        return [
+            AttentionRecord(order, layer, orders[:s].count(order), matrix)
+            for s, order in enumerate(orders)
+            for layer, matrix in enumerate(alpha[s])
+        ]
+
+    def _alpha(self, batch: Batch) -> list[list[Tensor]]:
+        if batch.cell is not None:
+            raise GeomAttError("There are no attention matrices of periodic structures. Set pbc to False.")
+        return self.coefficients(pair_distances(batch.positions), batch.mask)
+
+    def coefficients(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
         """α of every stream and layer from the distances (B, N, N): alpha[stream][layer] is (B, N, N)."""
         phi = self.basis(distances) * pair_mask(mask)[..., None]  # (B, N, N, L)
         constant = pair_mask(mask).to(phi.dtype)  # (B, N, N), where the bias k acts
@@ -81,8 +111,8 @@ class GeometricAttention(nn.Module):
             chain = torch.einsum("bimf,bmjf->bijf", chain, step)
         return torch.einsum("bimf,bmjf->bij", chain, pair[-1])
 
-    def atomic_energies(self, numbers: Tensor, attention: list[list[Tensor]]) -> Tensor:
-        """Run the streams with given attention and read the energy out."""
+    def energies_with(self, numbers: Tensor, attention: list[list[Tensor]]) -> Tensor:
+        """Atomic energies (B, N) with given attention coefficients."""
         return self.readout(numbers, [self._stream(numbers, s, alpha) for s, alpha in enumerate(attention)])
 
     def _stream(self, numbers: Tensor, stream: int, attention: list[Tensor]) -> Tensor:
@@ -92,36 +122,47 @@ class GeometricAttention(nn.Module):
         return v
 
     def embed(self, numbers: Tensor) -> Tensor:
-        """The elements' feature vectors (B, N, V); padding gets zeros."""
+        """Feature vectors of the elements (B, N, V); zeros for padding."""
         one_hot = numbers[..., None] == self.elements
         return one_hot.to(self.embedding.dtype) @ self.embedding
 
     def readout(self, numbers: Tensor, features: list[Tensor]) -> Tensor:
-        """Atomic energies (B, N) from the streams' features; padding gets zero."""
+        """Atomic energies (B, N) from the features of all streams; zero for padding."""
         hidden = functional.softplus(self.hidden(torch.cat(features, -1))) - self.softplus_shift
         return self.output(hidden).squeeze(-1) * (numbers > 0)
 
     def basis(self, distances: Tensor) -> Tensor:
         """Φ̂ of the distances (...) as (..., L).
 
-        Values below exp(−40) ≈ 4e−18 are set to zero: they are beneath float64's resolution of one, and
-        left alone they decay into denormal numbers that slow matrix products tenfold.
+        Values beyond EXPONENT_LIMIT are set to zero: they would decay into denormal numbers, which make
+        matrix products on some processors ten times slower.
         """
         exponent = self.config.gamma * (distances[..., None] - self.mu) ** 2
-        return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+        return torch.where(exponent < EXPONENT_LIMIT, torch.exp(-exponent), 0.0)
 
     def basis_at_zero(self) -> Tensor:
         """Φ̂(0), (L,)."""
         return self.basis(self.mu.new_zeros(()))
 
-    def records(self, attention: list[list[Tensor]]) -> list[AttentionRecord]:
-        """Attention as records; `head` counts the streams of equal order."""
-        orders = self.config.orders
-        return [
-            AttentionRecord(order, layer, orders[:s].count(order), alpha)
-            for s, order in enumerate(orders)
-            for layer, alpha in enumerate(attention[s])
-        ]
+    @property
+    def radius(self) -> float | None:
+        """Where the last basis function vanishes; None with a bias, which acts at any distance."""
+        if self.config.bias:
+            return None
+        return (self.config.basis_size - 1) * self.config.spacing + math.sqrt(
+            EXPONENT_LIMIT / self.config.gamma
+        )
+
+    @classmethod
+    def engines(cls) -> tuple[str, ...]:
+        return ("auto", "autograd", "dense")
+
+    def engine(self, name: str = "auto") -> Engine:
+        if name == "autograd":
+            return super().engine(name)
+        from geomatt.model.geometric_attention.engine import GeometricAttentionEngine
+
+        return GeometricAttentionEngine(self.config, name)
 
 
 class OverlapFunctions(nn.Module):
@@ -154,7 +195,7 @@ def pair_distances(positions: Tensor) -> Tensor:
 
 
 def pair_mask(mask: Tensor) -> Tensor:
-    """Which pairs (B, N, N) are of real atoms."""
+    """True for pairs (B, N, N) of real atoms."""
     return mask[:, :, None] & mask[:, None]
 
 

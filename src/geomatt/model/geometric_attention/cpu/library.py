@@ -37,7 +37,7 @@ def _variants() -> list[tuple[str, ...]]:
 
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
-    """The compiled code, or None where it cannot be had."""
+    """The compiled code, or None if it is not available."""
     compiler = _compiler()
     if compiler is None:
         return None
@@ -63,7 +63,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def to_be_compiled() -> bool:
-    """Whether `library` would take its time."""
+    """True if `library` has to compile first."""
     compiler = _compiler()
     try:
         return compiler is not None and not any(_target(compiler, f).is_file() for f in _variants())

@@ -1,4 +1,4 @@
-"""Where the fused program keeps everything: weights in the flat θ, rows of A and X, and tables of tasks."""
+"""Layout of the fused program: weights in the flat θ, rows of A and X, tables of tasks, tuning."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.dense.program import Parameters
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.interface import Parameters
 
 
 class Layout:
-    """Where everything is: weights in the flat θ, rows of A and X, and the kernels' tables of tasks."""
+    """Offsets of the weights in the flat θ, rows of A and X, and the kernels' tables of tasks."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
         with torch.device("meta"):
             network = GeometricAttention(config)
@@ -168,7 +168,7 @@ def defaults(members: int, atoms: int) -> dict[str, int]:
     }  # fmt: skip
 
 
-def coefficients(config: ModelConfig) -> int:
+def coefficients(config: GeometricAttentionConfig) -> int:
     """R, of an atom after the last layer."""
     return (len(config.elements) + 1) << config.layers
 

@@ -1,20 +1,18 @@
-"""The sweeps of `DenseProgram` as nineteen fat Triton kernels, for training many small structures on a GPU.
+"""The sweeps of the dense engine as Triton kernels, for many small structures on a GPU.
 
-Same formulas, same results. All buffers are allocated once, so a step can be captured as a CUDA graph; the
-order of every sum is fixed, so results repeat bit by bit. The kernels are in `fused_overlaps` (positions to
-overlaps), `fused_chain` (overlaps to α), `fused_streams` (α to energies and errors), `fused_vectors` (what
-the streams share) and `fused_update`.
+Same formulas, same results. All buffers are allocated once, so a sweep can be captured as a CUDA graph; the
+order of every sum is fixed, so results repeat bit by bit. The kernels are in `overlaps` (positions to
+overlaps), `chain` (overlaps to α), `streams` (α to energies and forces) and `vectors` (shared by streams).
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.dense.program import Parameters
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.gpu import chain as chain
 from geomatt.model.geometric_attention.gpu import overlaps as overlaps
 from geomatt.model.geometric_attention.gpu import streams as streams
@@ -28,19 +26,10 @@ from geomatt.model.geometric_attention.gpu.layout import (
     defaults,
     power,
 )
-from geomatt.training import fused_update as update
+from geomatt.model.interface import Parameters
 
 PREPARE_ROWS = 16  # rows of A in a program of prepare and unfold
 HALF_BLOCK = 64  # folded_k must divide it
-
-
-class LossWeights(Protocol):
-    """What the kernels must know of `geomatt.training.loss.Loss`."""
-
-    @property
-    def weighting(self) -> str: ...
-    @property
-    def rho(self) -> float: ...
 
 
 class FusedProgram:
@@ -52,7 +41,7 @@ class FusedProgram:
 
     def __init__(
         self,
-        config: ModelConfig,
+        config: GeometricAttentionConfig,
         members: int,
         batch: int,
         atoms: int,
@@ -77,7 +66,7 @@ class FusedProgram:
         self._side = torch.cuda.Stream(self.device) if self.device.type == "cuda" else None
 
     @staticmethod
-    def supports(config: ModelConfig, atoms: int) -> bool:
+    def supports(config: GeometricAttentionConfig, atoms: int) -> bool:
         """Whether the kernels exist for this model: orders up to 4, few atoms, elements, layers."""
         small = config.features <= 256 and coefficients(config) <= 128
         return max(config.orders) <= 4 and atoms <= 64 and small
@@ -115,8 +104,8 @@ class FusedProgram:
         self.c, self.c_dot, self.c_bar = (zeros(s, m * b, n, r) for _ in range(3))
         self.hidden_part, self.hidden = zeros(s, m * b, n, h), zeros(m * b, n, h)
         self.q_parts, self.output_parts = zeros(s, m * b, r, h), zeros(m * b, h + 1)
-        self.energy, self.energy_error = zeros(m, b), zeros(m, b)
-        self.force_error, self.by_forces = zeros(m, b, n, 3), zeros(m, b, n, 3)
+        self.energy, self.atomic, self.forces = zeros(m, b), zeros(m, b, n), zeros(m, b, n, 3)
+        self.by_energy, self.by_forces = zeros(m, b), zeros(m, b, n, 3)
         self.gradient_buffer = zeros(m, layout.parameters)
 
     def _allocate_pairs(self) -> None:
@@ -138,54 +127,18 @@ class FusedProgram:
     def _table(self, rows: Any) -> Tensor:
         return torch.tensor(rows, dtype=torch.int32, device=self.device)
 
-    # ---- what callers use ---------------------------------------------------------------------------
+    # ---- what the engine calls ----------------------------------------------------------------------
 
-    def energies_and_forces(
+    def call(
         self, parameters: Parameters, numbers: Tensor, positions: Tensor, index: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Energies (M, B) and forces (M, B, N, 3), normalised; the next call overwrites them."""
-        call = Call(self.layout, self.index, parameters, numbers, positions, index)
-        self._values(call, keep=False)
-        self._errors(call, None, None, authors=False)
-        return self.energy_error, self.force_error
+    ) -> Call:
+        """The tensors of a batch; with `index` (M, B) they are whole data sets (M, n, ...) to gather from."""
+        return Call(self.layout, self.index, parameters, numbers, positions, index)
 
-    def gradient(
-        self,
-        parameters: Parameters,
-        numbers: Tensor,
-        positions: Tensor,
-        energy: Tensor,
-        forces: Tensor | None,
-        loss: LossWeights,
-        index: Tensor | None = None,
-        sums: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The loss's gradient (M, n) in the order of the network's parameters, and the errors.
-
-        With `index` (M, B) the tensors are whole data sets (M, n, ...), and the batch is gathered on the way.
-        `sums` (4, M) in float64 collects what `ErrorSums` does. Results are overwritten by the next call.
-        """
-        if self.pair_high is None:
+    def values(self, call: Call, *, forces: bool = True, keep: bool = False) -> None:
+        """Fill energy (M, B), atomic (M, B, N) and forces (M, B, N, 3); `keep` what a gradient needs."""
+        if keep and self.pair_high is None:
             self._allocate_pairs()
-        call = Call(self.layout, self.index, parameters, numbers, positions, index)
-        authors = loss.weighting == "authors"
-        self._values(call, keep=True)
-        self._errors(call, energy, forces, authors)
-        if sums is not None:
-            with aside(self._side):
-                update.sums_kernel[(self.members,)](
-                    call.numbers, call.index, self.energy_error, self.force_error, sums, call.count, loss.rho,
-                    AUTHORS=authors, FORCES=forces is not None, B=self.batch, N=self.atoms, NT=self.tile,
-                )  # fmt: skip
-        self._gradient(call, 2.0 * loss.rho / self.batch)
-        if self._side is not None:
-            torch.cuda.current_stream(self.device).wait_stream(self._side)
-        return self.gradient_buffer, self.energy_error, self.force_error if forces is not None else None
-
-    # ---- launches -----------------------------------------------------------------------------------
-
-    def _values(self, call: Call, keep: bool) -> None:
-        """Energies and ∂E/∂d; X̄ is kept for a gradient."""
         with aside(self._side):
             self.run_vectors(call)
             done = self._event()
@@ -195,24 +148,33 @@ class FusedProgram:
         self._wait(done)
         self.run_forward(call)
         self.run_adjoint(call)
-        self.run_bars(keep)
+        if forces or keep:
+            self.run_bars(keep)
+            self.run_forces(call)
 
-    def _gradient(self, call: Call, by_energy: float) -> None:
+    def gradient(self, call: Call, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        """Gradient of a loss (M, n), after `values` with `keep`, from ∂loss/∂E and ∂loss/∂F."""
+        self.by_energy, self.by_forces = by_energy.contiguous(), by_forces.contiguous()
         with aside(self._side):
             self.run_basis(call)
             done = self._event()
         self.run_alpha_dot(call)
         self.run_tangent()
-        self.run_stream_hats(call, by_energy)
+        self.run_stream_hats(call)
         with aside(self._side):
             self.run_weights(call)
         self.run_hats(call)
         self._wait(done)
         self.run_by_folded()
         self.run_unfold(call)
+        if self._side is not None:
+            torch.cuda.current_stream(self.device).wait_stream(self._side)
+        return self.gradient_buffer
+
+    # ---- launches -----------------------------------------------------------------------------------
 
     def _event(self) -> torch.cuda.Event | None:
-        """The place the current stream has reached."""
+        """An event at the current position of the current stream."""
         return None if self._side is None else torch.cuda.current_stream(self.device).record_event()
 
     def _wait(self, event: torch.cuda.Event | None) -> None:
@@ -318,20 +280,16 @@ class FusedProgram:
         streams.adjoint_kernel[self._stream_grid](
             call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.read_high,
             self.read_low, self.alpha, self.c, self.c_bar, self.hidden_part, self.hidden, self.alpha_bar,
-            self.energy, self.rows, AT_HIDDEN_BIAS=at["hidden.bias"], AT_OUTPUT=at["output.weight"],
-            AT_OUTPUT_BIAS=at["output.bias"], S=len(self.config.orders), **self._pairs, NT=self.tile,
+            self.energy, self.atomic, self.rows, AT_HIDDEN_BIAS=at["hidden.bias"],
+            AT_OUTPUT=at["output.weight"], AT_OUTPUT_BIAS=at["output.bias"], S=len(self.config.orders),
+            **self._pairs, NT=self.tile,
             **self._stream, PRECISION=self.precision, num_warps=self.tune["stream_warps"], num_stages=1,
         )  # fmt: skip
 
-    def _errors(self, call: Call, energy: Tensor | None, forces: Tensor | None, authors: bool) -> None:
+    def run_forces(self, call: Call) -> None:
         streams.forces_kernel[(self.members * self.batch, blocks(self.atoms, 8))](
-            self.parts, call.numbers, call.positions, call.index, self.energy,
-            self.energy if energy is None else energy.contiguous(),
-            self.energy if forces is None else forces.contiguous(),
-            self.energy_error, self.force_error, self.by_forces, call.count, 2.0 / self.batch,
-            PARTS=self.chunks * self.config.layers, G=16, ROWS=8, AUTHORS=authors,
-            TARGETS=0 if energy is None else 1 if forces is None else 2, **self._pairs, NT=self.tile,
-            num_warps=4,
+            self.parts, call.positions, call.index, self.forces, call.count,
+            PARTS=self.chunks * self.config.layers, G=16, ROWS=8, **self._pairs, NT=self.tile, num_warps=4,
         )  # fmt: skip
 
     def run_tangent(self) -> None:
@@ -342,12 +300,12 @@ class FusedProgram:
             num_stages=1,
         )  # fmt: skip
 
-    def run_stream_hats(self, call: Call, by_energy: float) -> None:
+    def run_stream_hats(self, call: Call) -> None:
         streams.stream_hats_kernel[self._stream_grid](
             call.numbers, call.index, call.shift, call.count, call.theta, call.theta_stride, self.read_high,
             self.read_low, self.alpha, self.alpha_dot, self.c, self.c_dot, self.c_bar, self.hidden_part,
-            self.hidden, self.alpha_hat, self.q_parts, self.output_parts, self.energy_error, by_energy,
-            self.rows, AT_OUTPUT=self.layout.at["output.weight"], S=len(self.config.orders), **self._pairs,
+            self.hidden, self.alpha_hat, self.q_parts, self.output_parts, self.by_energy, self.rows,
+            AT_OUTPUT=self.layout.at["output.weight"], S=len(self.config.orders), **self._pairs,
             NT=self.tile, **self._stream, PRECISION=self.precision, num_warps=self.tune["stream_warps"],
             num_stages=1,
         )  # fmt: skip

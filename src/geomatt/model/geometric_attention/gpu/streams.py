@@ -112,7 +112,7 @@ def forward_kernel(
 @triton.jit
 def adjoint_kernel(
     numbers, index, shift, count, theta, stride_theta, read_high, read_low, alpha, c_buffer, c_bar,
-    hidden_part, hidden_buffer, alpha_bar, energy, ROWS,
+    hidden_part, hidden_buffer, alpha_bar, energy, atomic_energies, ROWS,
     AT_HIDDEN_BIAS: tl.constexpr, AT_OUTPUT: tl.constexpr, AT_OUTPUT_BIAS: tl.constexpr, S: tl.constexpr,
     E: tl.constexpr, R: tl.constexpr, RT: tl.constexpr, LAYERS: tl.constexpr, B: tl.constexpr,
     N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, H: tl.constexpr, BH: tl.constexpr,
@@ -150,6 +150,7 @@ def adjoint_kernel(
         bar = product(high, low, tl.trans(t_high), tl.trans(t_low), bar, PRECISION)
     if s == 0:
         atomic = tl.where(real, atomic + tl.load(theta + AT_OUTPUT_BIAS), 0.0)
+        tl.store(atomic_energies + mb * N + i, atomic, mask=i < N)
         tl.store(energy + mb, tl.sum(atomic, 0))
     c_high, c_low = split(load_rows(c_buffer + one * (N * R), N, R, R, NT, RT), PRECISION)
     for back in range(LAYERS):
@@ -168,15 +169,11 @@ def adjoint_kernel(
 
 @triton.jit
 def forces_kernel(
-    parts, numbers, positions, index, energy, energy_target, force_target, energy_error, force_error,
-    by_forces, count, weight,
-    PARTS: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr, AUTHORS: tl.constexpr,
-    TARGETS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
+    parts, positions, index, forces, count,
+    PARTS: tl.constexpr, G: tl.constexpr, ROWS: tl.constexpr,
+    B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
 ):  # fmt: skip
-    """Errors of energy and forces of ROWS atoms, and ∂loss/∂F; `weight` is 2 / B.
-
-    TARGETS: 2 for energies and forces, 1 for energies alone, 0 for none (the errors are then the values).
-    """
+    """Forces on ROWS atoms of a structure from the partial sums of ∂E/∂d."""
     mb = tl.program_id(0)
     m = (mb // B).to(tl.int64)
     i = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
@@ -187,7 +184,7 @@ def forces_kernel(
     at = (i[:, None] * NP + j[None, :])[None]
     transposed = (j[None, :] * NP + i[:, None])[None]
     parts += mb.to(tl.int64) * PARTS * (N * NP)
-    slope = tl.zeros((ROWS, NT), tl.float32)  # of the energy by d_ij, once for ij and once for ji
+    slope = tl.zeros((ROWS, NT), tl.float32)  # ∂E/∂d_ij, of both directions of the pair
     for start in range(0, PARTS, G):
         inside = window & (start + part < PARTS)
         source = parts + (start + part) * (N * NP)
@@ -201,24 +198,11 @@ def forces_kernel(
         r_j = tl.load(positions + (structure * N + j) * 3 + k, mask=j < N, other=0.0)
         squared += (r_i[:, None] - r_j[None, :]) * (r_i[:, None] - r_j[None, :])
     slope = tl.where(squared > 0, slope * tl.rsqrt(tl.where(squared > 0, squared, 1.0)), 0.0)
-    atoms = tl.sum((tl.load(numbers + structure * N + j, mask=j < N, other=0) > 0).to(tl.float32), 0)
-    weight = weight / (3.0 * atoms * atoms) if AUTHORS else weight / atoms
     for k in tl.static_range(3):
         r_i = tl.load(positions + (structure * N + i) * 3 + k, mask=i < N, other=0.0)
         r_j = tl.load(positions + (structure * N + j) * 3 + k, mask=j < N, other=0.0)
-        error = -tl.sum(slope * (r_i[:, None] - r_j[None, :]), 1)
-        to = (mb * N + i) * 3 + k
-        if TARGETS == 2:
-            error -= tl.load(force_target + (structure * N + i) * 3 + k, mask=i < N, other=0.0)
-            tl.store(by_forces + to, weight * error, mask=i < N)
-        if TARGETS == 1:
-            tl.store(by_forces + to, tl.zeros((ROWS,), tl.float32), mask=i < N)
-        tl.store(force_error + to, error, mask=i < N)
-    if tl.program_id(1) == 0:
-        by_structure = tl.load(energy + mb)
-        if TARGETS > 0:
-            by_structure -= tl.load(energy_target + structure)
-        tl.store(energy_error + mb, by_structure)
+        force = -tl.sum(slope * (r_i[:, None] - r_j[None, :]), 1)
+        tl.store(forces + (mb * N + i) * 3 + k, force, mask=i < N)
 
 
 @triton.jit
@@ -254,12 +238,12 @@ def tangent_kernel(
 @triton.jit
 def stream_hats_kernel(
     numbers, index, shift, count, theta, stride_theta, read_high, read_low, alpha, alpha_dot, c_buffer, c_dot,
-    c_bar, hidden_part, hidden_buffer, alpha_hat, q_parts, output_parts, energy_error, by_energy, ROWS,
+    c_bar, hidden_part, hidden_buffer, alpha_hat, q_parts, output_parts, by_energy, ROWS,
     AT_OUTPUT: tl.constexpr, S: tl.constexpr, E: tl.constexpr, R: tl.constexpr, RT: tl.constexpr,
     LAYERS: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
     H: tl.constexpr, BH: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """w bar − d/dt bar of the readout, c and α; `by_energy` times the energy's error is w.
+    """w bar − d/dt bar of the readout, c and α; w is `by_energy`.
 
     Also this structure's share of ∂loss/∂(T Hᵀ) = Σ_atoms cᵀ ĥ − ċᵀ h̄, and of the output's gradient.
     """
@@ -271,7 +255,7 @@ def stream_hats_kernel(
     theta += m * stride_theta
     structure = m * count + tl.load(index + mb)
     real = tl.load(numbers + structure * N + i, mask=i < N, other=0) > 0
-    w = tl.where(real, by_energy * tl.load(energy_error + mb), 0.0)[:, None]
+    w = tl.where(real, tl.load(by_energy + mb), 0.0)[:, None]
     softplus_shift = tl.load(shift + m)
     c_high, c_low = split(load_rows(c_buffer + one * (N * R), N, R, R, NT, RT), PRECISION)
     dot_high, dot_low = split(load_rows(c_dot + one * (N * R), N, R, R, NT, RT), PRECISION)

@@ -22,14 +22,13 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from geomatt.model.geometric_attention.network import EXPONENT_LIMIT
 from geomatt.model.geometric_attention.sparse.layout import Block, PairLayout
-
-CUT = 40.0  # as in GeometricAttention.basis: exp(−40) is below float64's resolution of one
 
 
 @dataclass(frozen=True)
 class Gaussians:
-    """Φ̂_l(d) = exp(−γ (d − μ_l)²), zero where the exponent is beyond CUT."""
+    """Φ̂_l(d) = exp(−γ (d − μ_l)²), zero where the exponent is beyond EXPONENT_LIMIT."""
 
     mu: Tensor  # (L,)
     gamma: float
@@ -43,8 +42,8 @@ class Gaussians:
         offset = distance[block.edges].view(block.size, block.width, 1) - self.mu
         # The clamp comes before the exponential because denormal numbers are slow to make, too.
         exponent = torch.addcmul(offset.new_zeros(()), offset, offset, value=-self.gamma)
-        phi = exponent.clamp_(min=-1.5 * CUT).exp_()
-        return functional.threshold(phi, math.exp(-CUT), 0.0, inplace=True), offset
+        phi = exponent.clamp_(min=-1.5 * EXPONENT_LIMIT).exp_()
+        return functional.threshold(phi, math.exp(-EXPONENT_LIMIT), 0.0, inplace=True), offset
 
 
 class Spread(torch.autograd.Function):

@@ -1,4 +1,4 @@
-// Energies, forces and what a gradient needs, of one float32 network on a CPU: `dense.py` with nodes, compiled.
+// Energies, forces and gradients of one float32 network on a CPU: the dense engine, with tables of the overlaps.
 //
 // Torch makes every product for all structures before it begins the next, and what they exchange passes
 // through memory, with a call for each. Here the work on a structure, or on one layer of a stream of it, is
@@ -34,10 +34,9 @@ struct Program {
     float *c, *c_bar, *c_dot, *c_hat;                               // (B, N, S · R)
     float *act, *sigmoid, *hidden_bar, *hidden_hat, *by_output;     // (B, N, H)
     float* atomic;           // (B, N)
-    float* forces;           // (B, N, 3); with labels, their errors
-    // For a gradient: labels, and the loss's slope over the error of a structure's energy and forces.
-    const float *energy_label, *force_label, *energy_weight, *force_weight;
-    float* energy_error;     // (B)
+    float* forces;           // (B, N, 3)
+    // For a gradient: derivatives of the loss with respect to energies (B) and forces (B, N, 3).
+    const float *by_energy, *by_forces;
     float* d_dot;            // (B, N, N)
 
     int width() const { return first << layers; }  // R
@@ -46,7 +45,7 @@ struct Program {
 };
 
 // What native.py has, too.
-static_assert(sizeof(Program) == 272 && sizeof(Stream) == 144, "the layouts must agree");
+static_assert(sizeof(Program) == 248 && sizeof(Stream) == 144, "the layouts must agree");
 
 // For one structure: everything that is not a chain.
 struct Structure {
@@ -178,20 +177,15 @@ struct Structure {
             }
     }
 
-    // Errors, and the change of the distances along ∂loss/∂F.
-    void errors() const {
-        float energy = 0;
-        for (int i = 0; i < n; ++i) energy += p.atomic[row + i];
-        p.energy_error[b] = energy - p.energy_label[b];
-        float* f = p.forces + 3 * row;
-        if (p.force_label)
-            for (int x = 0; x < 3 * n; ++x) f[x] -= p.force_label[3 * row + x];
+    // The change of the distances along ∂loss/∂F.
+    void rates() const {
+        const float* u = p.by_forces + 3 * row;
         for (int i = 0; i < n; ++i)
             for (int k = i; k < n; ++k) {
                 const long pair = b * square + i * n + k;
                 float along = 0;
-                for (int x = 0; x < 3; ++x) along += (f[3 * i + x] - f[3 * k + x]) * p.direction[3 * pair + x];
-                p.d_dot[pair] = p.force_label ? p.force_weight[b] * along : 0;
+                for (int x = 0; x < 3; ++x) along += (u[3 * i + x] - u[3 * k + x]) * p.direction[3 * pair + x];
+                p.d_dot[pair] = along;
             }
     }
 
@@ -202,7 +196,7 @@ struct Structure {
                   {of(&Stream::alpha, s, layer), c_dot + at});
         });
         transform(hidden_hat, c_dot, p.into, across, h);  // for now the derivative of the hidden layer
-        const float by_energy = p.energy_weight[b] * p.energy_error[b];
+        const float by_energy = p.by_energy[b];
         for (int i = 0; i < n; ++i)
             for (int f = 0; f < h; ++f) {
                 const int at = i * h + f;
@@ -268,7 +262,7 @@ void geomatt_forces(const Program* p) {
 
 // After the forces.
 void geomatt_gradient(const Program* p) {
-    each_structure(p, [](const Structure& one) { one.errors(); });
+    each_structure(p, [](const Structure& one) { one.rates(); });
     each_unit(p, [p](const auto& unit, auto) { unit.attention_dot(p->d_dot); });
     each_structure(p, [](const Structure& one) { one.hats(); });
     by_tables(p);

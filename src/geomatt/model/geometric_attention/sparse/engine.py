@@ -24,11 +24,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.network import GeometricAttention, OverlapFunctions
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.network import EXPONENT_LIMIT, GeometricAttention, OverlapFunctions
 from geomatt.model.geometric_attention.sparse.layout import PairDistances, PairLayout
-from geomatt.model.geometric_attention.sparse.ops import CUT, Gather, Gaussians, Spread, Step
+from geomatt.model.geometric_attention.sparse.ops import Gather, Gaussians, Spread, Step
+from geomatt.model.interface import Engine, Evaluation, Parameters
 from geomatt.model.neighbours import NeighbourList, neighbour_list
 
 # Bytes of the largest array of a block of pairs: on a processor about what its caches hold, on a graphics
@@ -46,6 +48,62 @@ class SparseResult:
     forces: Tensor  # (N, 3), −∂E/∂r in the precision of the positions
     virial: Tensor | None = None  # (3, 3), ∂E/∂strain; its ratio to the cell's volume is the stress
     stress: Tensor | None = None  # (3, 3), in ASE's sign: positive where the cell wants to shrink
+
+
+class SparseEngine(Engine):
+    """One structure after the other, each without its padding; the only engine for periodic cells."""
+
+    def __init__(self, config: GeometricAttentionConfig) -> None:
+        self.config = config
+
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> GeometricAttention:
+        if len(parameters["mu"]) > 1:
+            raise GeomAttError("Neighbour lists serve one network at a time.")
+        with torch.random.fork_rng(devices=[]):
+            network = GeometricAttention(self.config, parameters["mu"].dtype).to(parameters["mu"].device)
+        network.load_state_dict({name: value[0] for name, value in parameters.items()})
+        return network.requires_grad_(False)
+
+    def evaluate(
+        self,
+        prepared: GeometricAttention,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> Evaluation:
+        if gradient:
+            raise GeomAttError("Neighbour lists give no loss gradient: training takes molecules, all pairs.")
+        chosen = (batch if index is None else batch.rows(index)).member(0)
+        atomic = torch.zeros_like(chosen.positions[..., 0])
+        found = torch.zeros_like(chosen.positions)
+        stress = None if chosen.cell is None else torch.full_like(chosen.cell, torch.nan)
+        for b, count in enumerate(chosen.atoms.tolist()):
+            cell = None if chosen.cell is None else chosen.cell[b]
+            pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
+            atoms = chosen.numbers[b, :count], chosen.positions[b, :count]
+            if not forces and not any(pbc):
+                with torch.no_grad():
+                    atomic[b, :count] = sparse_atomic_energies(prepared, *atoms)
+                continue
+            box = cell if any(pbc) else None
+            result = sparse_energy_and_forces(prepared, *atoms, box, pbc, stress=all(pbc))
+            atomic[b, :count], found[b, :count] = result.atomic_energies, result.forces
+            if stress is not None and result.stress is not None:
+                stress[b] = result.stress
+        return Evaluation(
+            atomic.sum(-1)[None],
+            atomic[None],
+            found[None] if forces else None,
+            None if stress is None else stress[None],
+        )
+
+    def gradient(self, evaluation: Evaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        raise NotImplementedError
+
+    def capturable(self, batch: Batch) -> bool:
+        return False
 
 
 def sparse_atomic_energies(
@@ -93,12 +151,12 @@ def sparse_energy_and_forces(
     return SparseResult(atomic.detach(), -gradients[0], gradients[1], gradients[1] / volume)
 
 
-def interaction_radius(config: ModelConfig, dtype: torch.dtype) -> float:
+def interaction_radius(config: GeometricAttentionConfig, dtype: torch.dtype) -> float:
     """The distance (Å) from which every Gaussian is below a hundredth of the precision of the numbers.
 
     In float64 that is where `GeometricAttention.basis` sets them to zero.
     """
-    exponent = min(CUT, -math.log(torch.finfo(dtype).eps / 100))
+    exponent = min(EXPONENT_LIMIT, -math.log(torch.finfo(dtype).eps / 100))
     return (config.basis_size - 1) * config.spacing + math.sqrt(exponent / config.gamma)
 
 
@@ -116,7 +174,7 @@ def pair_layout(
     if pbc is not None and any(pbc) and config.bias:
         raise GeomAttError(
             "This model has a bias in its overlap functions, which acts at any distance: with periodic "
-            "images its energy is infinite. Train with bias=False for periodic structures, or set pbc "
+            "images its energy is infinite. Train with `bias` False for periodic structures, or set pbc "
             "to False."
         )
     if neighbours is None:

@@ -1,45 +1,45 @@
-"""Energies, forces and the gradient of a loss, written out by hand for many small structures at once.
+"""Energies, forces and loss gradients written out by hand, for many small structures at once.
 
 The numbers are those of `GeometricAttention`; the work is less, for these reasons:
 
-* Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`_fold`).
-  `pair_functions` evaluates them.
+* Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`_fold`,
+  `pair_functions`).
 * For k = 2 the sum over f is taken before the product: one function of the distance per layer.
-* α never depends on v: all layers and streams of α come first, then the streams run side by side, on a
+* α never depends on v: α of all layers and streams comes first, then the streams run side by side, on a
   few coefficients per atom (`streams`).
 * The overlaps are symmetric matrices, so the first and the last product of a chain are plain matrix
   products over (m, f) at once: rows i, columns (m, f).
-* No automatic differentiation. With u = ∂loss/∂F held fixed, the gradient of the loss by a parameter θ is
+* No automatic differentiation. With u = ∂loss/∂F held fixed, the gradient of the loss with respect to a
+  parameter θ is
 
       Σ_b [ w_b ∂E_b/∂θ − d/dt ∂E_b/∂θ ],   w = ∂loss/∂E,  d/dt the derivative along ṙ = u,
 
   so one sweep with tangents (`dot`) gives it. An adjoint x̄ = ∂E/∂x is therefore carried together with
-  its combination x̂ = w x̄ − dx̄/dt (`bar` and `hat` below).
+  the combination x̂ = w x̄ − dx̄/dt (`bar` and `hat` below).
 
-Shapes as in `geometric_attention`, with M independent networks (members) in front: every parameter has a
-leading axis M, and member m sees its own B structures.
+Shapes as in `network`, with M independent networks (members) in front: every parameter has a leading axis M,
+and member m has its own B structures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.cpu.grid import GridPairs, Nodes, Places, grid_pays
+from geomatt.data.batch import Batch
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.dense import chain, streams
-from geomatt.model.geometric_attention.dense.pair_functions import AllPairs, Channels, PairFunctions, Streams
-
-Parameters = Mapping[str, Tensor]  # the network's state dict, each tensor with a leading member axis
+from geomatt.model.geometric_attention.dense.pair_functions import Channels, PairFunctions, Streams
+from geomatt.model.geometric_attention.network import EXPONENT_LIMIT
+from geomatt.model.interface import Engine, Evaluation, Parameters
 
 
 @dataclass
 class Factors:
-    """What the overlap functions of a stream are products of."""
+    """The factors of the overlap functions of a stream."""
 
     constant: Tensor  # Q Φ̂(0) + q, (M, layers, k − 1, F)
     weight: Tensor  # K with k as column L, (M, layers, k − 1, F, L')
@@ -47,18 +47,17 @@ class Factors:
 
 @dataclass
 class Prepared:
-    """What the weights alone decide, of M networks."""
+    """What depends on the weights of M networks alone."""
 
     parameters: Parameters
     factors: list[Factors]  # [stream]
     folded: Tensor  # A (M, C, L'), all overlap functions
     plan: streams.Plan
-    nodes: Nodes | None  # where they are kept
 
 
 @dataclass
 class Forward:
-    """Everything the force and gradient sweeps reuse. R = layers · M · B."""
+    """Intermediate results that the force and gradient sweeps reuse. R = layers · M · B."""
 
     parameters: Parameters
     factors: list[Factors]  # [stream]
@@ -75,38 +74,67 @@ class Forward:
 
 @dataclass
 class Adjoints:
-    """∂E/∂(...) of every intermediate."""
+    """Derivatives of the energy with respect to every intermediate result."""
 
     hidden: Tensor
-    moved: list[list[Tensor]]  # by α c, for each segment of layers
-    g: list[Tensor]  # by the features at the end of each segment
+    moved: list[list[Tensor]]  # with respect to α c, for each segment of layers
+    g: list[Tensor]  # with respect to the features at the end of each segment
     alpha: list[Tensor]  # [stream] (R, N, N)
     overlap: Streams
     suffix: list[list[Tensor]]
 
 
-class DenseProgram:
-    """The hand-written sweeps for one configuration. Holds no weights and no state."""
+@dataclass
+class DenseEvaluation(Evaluation):
+    """An evaluation with what its gradient needs."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    forward: Forward | None = None
+    adjoints: Adjoints | None = None
+
+
+class DenseEngine(Engine):
+    """The sweeps for one configuration, over all pairs of atoms, in plain torch."""
+
+    def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
         self.streams, self.layers, self.width = len(config.orders), config.layers, config.features
         self.scale = config.spacing / self.streams
         self.channels = Channels(config)
 
-    # ---- energies -----------------------------------------------------------------------------------
-
-    def prepare(self, p: Parameters, keep: bool = False) -> Prepared:
-        """All that the weights alone decide; `keep`: of one network on a CPU, for many evaluations."""
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Prepared:
+        p = parameters
         factors = self._factors(p)
-        folded = self._fold(factors)
         plan = streams.plan(
             p["embedding"].repeat(self.streams, 1, 1), self._per_layer(p["W"]), self._per_layer(p["b"])
         )
-        nodes = Nodes(self.config, self.channels, p["mu"], folded, keep=True) if keep else None
-        return Prepared(p, factors, folded, plan, nodes)
+        return Prepared(p, factors, self._fold(factors), plan)
 
-    def forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> Forward:
+    @torch.no_grad()
+    def evaluate(
+        self,
+        prepared: Prepared,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> DenseEvaluation:
+        chosen = batch if index is None else batch.rows(index)
+        forward = self._forward(prepared, chosen.numbers, chosen.positions)
+        adjoints = self._adjoints(forward) if forces or gradient else None
+        found = self._forces(forward, adjoints) if forces and adjoints is not None else None
+        return DenseEvaluation(forward.atomic.sum(-1), forward.atomic, found, None, None, forward, adjoints)
+
+    @torch.no_grad()
+    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        assert evaluation.forward is not None
+        assert evaluation.adjoints is not None
+        found = self._gradient(evaluation.forward, evaluation.adjoints, by_energy, by_forces)
+        return flat(evaluation.forward.parameters, found)
+
+    # ---- energies -----------------------------------------------------------------------------------
+
+    def _forward(self, prepared: Prepared, numbers: Tensor, positions: Tensor) -> Forward:
         """Atomic energies of atoms (M, B, N) at (M, B, N, 3)."""
         p = prepared.parameters
         direction, pairs = self._pairs(prepared, numbers, positions)
@@ -135,19 +163,14 @@ class DenseProgram:
         inverse = torch.where(apart, torch.rsqrt(torch.where(apart, squared, 1.0)), 0.0)
         mask = (numbers > 0).view(-1, atoms)
         real = mask[:, :, None] & mask[:, None]
-        unit = difference * inverse[..., None]
-        distance, mu = squared * inverse, prepared.parameters["mu"]
-        nodes, functions = prepared.nodes, (self.config, self.channels, mu, prepared.folded)
-        if nodes is None and grid_pays(self.config, mu, positions):
-            nodes = Nodes(*functions)
-        if nodes is None:
-            return unit, AllPairs(*functions, distance, real)
-        return unit, GridPairs(Places(nodes, distance, real))
+        mu = prepared.parameters["mu"]
+        functions = PairFunctions(self.config, self.channels, mu, prepared.folded, squared * inverse, real)
+        return difference * inverse[..., None], functions
 
     def _at_zero(self, p: Parameters) -> Tensor:
         """Φ̂(0), (M, L)."""
         exponent = self.config.gamma * p["mu"].square()
-        return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+        return torch.where(exponent < EXPONENT_LIMIT, torch.exp(-exponent), 0.0)
 
     def _factors(self, p: Parameters) -> list[Factors]:
         at_zero, pad, result = self._at_zero(p), self.channels.columns - self.config.basis_size, []
@@ -170,15 +193,10 @@ class DenseProgram:
             parts.append(a.reshape(len(a), -1, a.shape[-1]))
         return torch.cat(parts, 1)
 
-    def attention(self, alpha: list[Tensor]) -> list[list[Tensor]]:
-        """α[stream][layer] (B, N, N) of one member, from [layer] (S·B, N, N) without its factor."""
-        by_layer = [self.scale * a.view(self.streams, -1, *a.shape[1:]) for a in alpha]
-        return [[alpha[s] for alpha in by_layer] for s in range(self.streams)]
-
     # ---- forces -------------------------------------------------------------------------------------
 
-    def adjoints(self, f: Forward) -> Adjoints:
-        """∂E/∂ of the hidden layer, the features, α and every overlap."""
+    def _adjoints(self, f: Forward) -> Adjoints:
+        """Derivatives of the energy with respect to the hidden layer, the features, α and every overlap."""
         hidden = torch.sigmoid(f.hidden) * f.parameters["output.weight"] * _mask(f)
         g = self._by_stream(hidden @ f.parameters["hidden.weight"])
         alphas, moved, ends = streams.adjoints(f.segments, g)
@@ -188,17 +206,17 @@ class DenseProgram:
             hidden, moved, ends, alpha, [bars for bars, _ in pairs], [suffix for _, suffix in pairs]
         )
 
-    def forces(self, f: Forward, a: Adjoints) -> Tensor:
+    def _forces(self, f: Forward, a: Adjoints) -> Tensor:
         """−∂E/∂r, (M, B, N, 3)."""
         both = f.pairs.by_distance(a.overlap)  # (M·B, N, N)
         return -(both[..., None] * f.direction).sum(2).view(*f.numbers.shape, 3)
 
     # ---- gradient of a loss -------------------------------------------------------------------------
 
-    def gradient(
+    def _gradient(
         self, f: Forward, a: Adjoints, by_energy: Tensor, by_forces: Tensor | None
     ) -> dict[str, Tensor]:
-        """The loss's gradient by every parameter, from ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3)."""
+        """Gradient of the loss by parameter name, from ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3)."""
         if by_forces is None:
             by_forces = f.direction.new_zeros(*f.numbers.shape, 3)
         atoms = f.numbers.shape[2]
@@ -239,7 +257,7 @@ class DenseProgram:
         return self._stream_first(found.alpha_hat)
 
     def by_vectors(self, weight: list[Tensor], bias: list[Tensor], embedding: Tensor) -> dict[str, Tensor]:
-        """From gradients by what the streams are made of, [layer] (S·M, ...), to the network's own."""
+        """Gradients of the stream weights, [layer] (S·M, ...), in the shapes of the network's parameters."""
         return {
             "W": self._member_first(weight),
             "b": self._member_first(bias),
@@ -293,6 +311,11 @@ class DenseProgram:
         return stacked.view(self.streams, -1, *stacked.shape[1:]).transpose(0, 1)
 
 
+def flat(parameters: Parameters, gradients: dict[str, Tensor]) -> Tensor:
+    """Gradients with respect to all parameters side by side, (M, n), in the order of the parameters."""
+    return torch.cat([gradients[name].flatten(1) for name in parameters if name in gradients], 1)
+
+
 def _mask(f: Forward) -> Tensor:
-    """Which atoms are real, (M, B·N, 1)."""
+    """True for real atoms, (M, B·N, 1)."""
     return (f.numbers > 0).flatten(1)[..., None]

@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish, not an accident: the trainer finishes what it is doing, saves, and then stops."""
+"""Stopping on request (Ctrl-C, SIGTERM, a callback): the loop finishes its segment, saves, and stops."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from types import FrameType
 
 
 @dataclass
-class StopWish:
-    """Whether the user, or a queueing system, has asked the run to stop."""
+class StopRequest:
+    """True if the user, a queueing system or a callback has asked the run to stop."""
 
     signal: int = 0
+    requested: bool = False  # by a callback
 
     def __bool__(self) -> bool:
-        return self.signal != 0
+        return self.signal != 0 or self.requested
 
 
 class Interrupted(KeyboardInterrupt):
@@ -26,27 +27,28 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self, folder: Path, epoch: int, signal_number: int) -> None:
         super().__init__(f"stopped in epoch {epoch + 1}; the state is saved in {folder}")
-        self.folder, self.epoch, self.signal_number = folder, epoch, signal_number
+        self.folder, self.epoch = folder, epoch
+        self.signal_number = signal_number  # 0 if a callback asked
 
 
 @contextmanager
-def stop_on_signal() -> Iterator[StopWish]:
-    """Turn SIGINT and SIGTERM into a wish; a second one acts at once, as without us."""
-    wish = StopWish()
-    if threading.current_thread() is not threading.main_thread():  # only there may handlers be set
-        yield wish
+def stop_on_signal() -> Iterator[StopRequest]:
+    """Turn SIGINT and SIGTERM into a request; a second signal has its usual effect."""
+    request = StopRequest()
+    if threading.current_thread() is not threading.main_thread():  # handlers can be set only there
+        yield request
         return
     before = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
-        wish.signal = number
+        request.signal = number
         for s, handler in before.items():
             signal.signal(s, handler)
 
     for s in before:
         signal.signal(s, note)
     try:
-        yield wish
+        yield request
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)

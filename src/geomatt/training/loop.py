@@ -1,4 +1,4 @@
-"""Training: epochs, validation, checkpoints, resuming, for one model or several side by side."""
+"""The training loop: epochs, validation and checkpoints, for one model or several side by side."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomatt.data.batch import Batch
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
+from geomatt.model import Potential
 from geomatt.model.files import check_device
-from geomatt.model.potential import Potential
 from geomatt.training.config import TrainConfig
-from geomatt.training.history import Row
-from geomatt.training.interrupt import Interrupted, StopWish, stop_on_signal
+from geomatt.training.history import EpochRow
+from geomatt.training.interruption import Interrupted, StopRequest, stop_on_signal
 from geomatt.training.loss import Loss
 from geomatt.training.recipes import learning_rates
 from geomatt.training.run import Job, Run, TrainResult, check_job
-from geomatt.training.step import Stepper, Targets
+from geomatt.training.step import Stepper
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -36,13 +37,13 @@ _OWN = {"data", "member", "seed", "split_seed", "report_unit", "reference", "ene
 
 
 @dataclass(frozen=True)
-class Progress:
-    """What a callback learns: after every segment of steps, and with a new row after every epoch."""
+class TrainProgress:
+    """State of a run, given to callbacks after every segment of steps and, with a new row, every epoch."""
 
     epoch: int  # completed
     epochs: int
     fraction: float  # of the whole run
-    row: Row | None  # the latest
+    row: EpochRow | None  # the latest
     new_row: bool
     best_epoch: int
     seconds: float
@@ -50,6 +51,10 @@ class Progress:
     unit: str
     member: int = 0
     members: int = 1
+
+
+# A callback that returns True asks the run to stop: it saves and raises `Interrupted`, as at Ctrl-C.
+TrainCallback = Callable[[TrainProgress], bool | None]
 
 
 def train(
@@ -60,7 +65,7 @@ def train(
     *,
     resume: bool = False,
     base: Potential | None = None,
-    callback: Callable[[Progress], None] | None = None,
+    callback: TrainCallback | None = None,
     checkpoint_every: float = 30.0,
 ) -> TrainResult:
     """Train one model into the folder `out`; with `resume`, continue what is there bit by bit.
@@ -75,7 +80,7 @@ def train_together(
     jobs: Sequence[Job],
     *,
     resume: bool = False,
-    callback: Callable[[Progress], None] | None = None,
+    callback: TrainCallback | None = None,
     checkpoint_every: float = 30.0,
 ) -> list[TrainResult]:
     """Train several models as one program; they share settings and set sizes, not data or seed.
@@ -95,7 +100,7 @@ def train_together(
         run.open(resume)
     done = {id(run) for run in runs if run.counters.finished}
     with stop_on_signal() as stop:
-        # A crash between two checkpoints leaves models at different places: each place is a group.
+        # A crash between two checkpoints leaves models at different epochs: each epoch is a group.
         for position in sorted({run.position for run in runs if id(run) not in done}):
             group = [run for run in runs if run.position == position and id(run) not in done]
             _Group(group, device, checkpoint_every).loop(callback, stop)
@@ -108,41 +113,42 @@ class _Group:
     def __init__(self, runs: list[Run], device: torch.device, checkpoint_every: float) -> None:
         self.runs, self.device, self.checkpoint_every = runs, device, checkpoint_every
         self.config = runs[0].config
-        self.count = runs[0].training.count
+        self.count = len(runs[0].training)
         self.steps = math.ceil(self.count / self.config.batch)
-        self.loss = Loss(self.config.weighting, self.config.rho)  # type: ignore[arg-type]
-        self.validation = Targets.stack([run.validation for run in runs])
+        self.loss = Loss(self.config.weighting, self.config.rho)
+        self.validation = Batch.stack([run.validation for run in runs])
         self.stepper = Stepper(
             [run.network for run in runs],
-            Targets.stack([run.training for run in runs]),
+            Batch.stack([run.training for run in runs]),
             self.loss,
             ema_decay=self.config.ema_decay,
+            clip=self.config.clip,
             engine=self.config.engine,
         )
         fresh = all(run.state is None for run in runs)
         for member, run in enumerate(runs):
             if run.state is not None:
-                self.stepper.load_state(member, run.state)
+                self.stepper.adam.load_state(member, run.state)
         self.epoch, self.step = runs[0].position
         self.fraction_before = self._fraction()
         self.last_write = self.started = time.monotonic()
         if fresh:
             self._write(runs)
 
-    def loop(self, callback: Callable[[Progress], None] | None, stop: StopWish) -> None:
-        """Epoch after epoch until all runs have ended, or Ctrl-C."""
+    def loop(self, callback: TrainCallback | None, stop: StopRequest) -> None:
+        """Epoch after epoch until all runs have ended or a stop is requested."""
         while active := [run for run in self.runs if not run.counters.finished]:
             new_row = self._segment(active)
             ended = [run for run in active if run.counters.finished]
-            stopping = bool(stop)  # looked at once: a wish that comes after saving waits for the next round
+            for member, run in enumerate(self.runs):  # after an epoch all members, between epochs the first
+                if callback is not None and run in (active if new_row else active[:1]):
+                    stop.requested |= bool(callback(self._progress(run, member, new_row)))
+            stopping = bool(stop)  # read once: a request that comes after saving waits for the next round
             overdue = time.monotonic() - self.last_write >= self.checkpoint_every
             if stopping or (overdue and (new_row or self.checkpoint_every > 0)):
                 self._write(active)
             elif ended:
                 self._write(ended)
-            for member, run in enumerate(self.runs):  # after an epoch all tell, between epochs the first
-                if callback is not None and run in (active if new_row else active[:1]):
-                    callback(self._progress(run, member, new_row))
             for run in active if stopping else ended:
                 run.plot()
             if stopping and len(ended) < len(active):
@@ -166,30 +172,30 @@ class _Group:
         return True
 
     def _end_epoch(self, active: list[Run], rate: float) -> None:
-        """Validate, on averaged weights where there are any, and tell every run."""
+        """Validate, and report to every run."""
         self.epoch, self.step = self.epoch + 1, 0
         results: list[list[float]] | None = None
         if self.epoch % self.config.validate_every == 0 or self.epoch == self.config.epochs:
             results = self.stepper.validate(self.validation).per_member()
         for member, run in enumerate(self.runs):
             if run in active:
-                weights = None if results is None else self.stepper.judged(member)
+                weights = None if results is None else self.stepper.kept_weights(member)
                 run.end_epoch(rate, None if results is None else results[member], weights)
 
     def _write(self, runs: list[Run]) -> None:
         for member, run in enumerate(self.runs):
             if run in runs:
-                run.write(self.stepper.state(member))
+                run.write(self.stepper.adam.state(member))
         self.last_write = time.monotonic()
 
     def _fraction(self) -> float:
         return (self.epoch + self.step / self.steps) / self.config.epochs
 
-    def _progress(self, run: Run, member: int, new_row: bool) -> Progress:
+    def _progress(self, run: Run, member: int, new_row: bool) -> TrainProgress:
         fraction = self._fraction()
         ended = all(run.counters.finished for run in self.runs)
         pace = (time.monotonic() - self.started) / max(fraction - self.fraction_before, 1e-12)
-        return Progress(
+        return TrainProgress(
             epoch=self.epoch,
             epochs=self.config.epochs,
             fraction=fraction,
@@ -205,20 +211,20 @@ class _Group:
 
 
 def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
-    """The order of the data in an epoch: a function of seed and epoch alone, so resuming needs no state."""
+    """The order of the data in an epoch, a function of seed and epoch alone: resuming needs no state."""
     (mixed,) = np.random.SeedSequence([seed, epoch]).generate_state(1, np.uint64)
     return torch.randperm(count, generator=torch.Generator().manual_seed(int(mixed >> np.uint64(1))))
 
 
 def _elements(job: Job) -> Sequence[int]:
-    """What the job's network must know."""
+    """Elements the job's network must have."""
     if job.base is not None:
         return job.base.elements
     return job.dataset.select(np.concatenate([job.split.train, job.split.validation])).elements
 
 
 def _check_alike(jobs: Sequence[Job]) -> None:
-    """Models side by side take the same steps."""
+    """Raise an error unless the jobs take the same steps."""
     first = jobs[0]
     for job in jobs[1:]:
         ours, theirs = first.config.to_dict(), job.config.to_dict()

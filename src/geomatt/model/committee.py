@@ -1,0 +1,63 @@
+"""Several potentials as one: the mean of their predictions, and their spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
+from geomatt.model.normalisation import Normalisation
+from geomatt.model.potential import AnyPotential, Output, Potential
+
+
+@dataclass
+class Committee(AnyPotential):
+    """Potentials of one system. Attention is the mean of each matrix over the members."""
+
+    members: list[Potential]
+
+    def __post_init__(self) -> None:
+        if not self.members:
+            raise GeomAttError("A committee needs at least one member.")
+
+    @property
+    def record(self) -> dict[str, Any]:
+        return self.members[0].record
+
+    @property
+    def normalisation(self) -> Normalisation:
+        return self.members[0].normalisation
+
+    def evaluate(
+        self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False
+    ) -> Output:
+        found = [m.evaluate(batch, forces=forces, attention=attention, keep=keep) for m in self.members]
+        all_forces = _stack([f.forces for f in found])  # (members, B, N, 3)
+        stress = _stack([f.stress for f in found])
+        records = found[0].attention
+        if records is not None:
+            matrices = [[record.matrix for record in f.attention or []] for f in found]
+            records = [
+                record.with_matrix(torch.stack([own[i] for own in matrices]).mean(0))
+                for i, record in enumerate(records)
+            ]
+        energy = torch.stack([f.energy for f in found])
+        return Output(
+            energy.mean(0),
+            torch.stack([f.atomic_energies for f in found]).mean(0),
+            None if all_forces is None else all_forces.mean(0),
+            records,
+            None if stress is None else stress.mean(0),
+            energy.std(0, correction=0),
+            None if all_forces is None else all_forces.std(0, correction=0).norm(dim=-1),
+        )
+
+
+def _stack(values: list[Tensor | None]) -> Tensor | None:
+    """All of them in one tensor, or None if any is missing."""
+    there = [value for value in values if value is not None]
+    return torch.stack(there) if len(there) == len(values) else None

@@ -1,0 +1,56 @@
+"""One network with fixed weights behind its engine; on a GPU its evaluations are replayed as CUDA graphs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from geomatt.data.batch import Batch
+from geomatt.model.graphs import capture
+from geomatt.model.interface import Evaluation, Network
+
+GRAPHS = 4  # shapes of batches whose graphs are kept
+
+
+class Evaluator:
+    """Evaluates batches with a network's current weights.
+
+    `keep` for many evaluations: tables of the weights are made with care, and graphs are captured. The choice
+    changes results by rounding errors only, but a simulation that is continued must make the same one.
+    """
+
+    def __init__(self, network: Network, *, keep: bool = False, engine: str = "auto") -> None:
+        self.engine, self.keep = network.engine(engine), keep
+        self.prepared = self.engine.prepare(network.stacked_state(), keep=keep)
+        self._graphs: dict[tuple[torch.Size, bool], _Graph] = {}
+
+    def __call__(self, batch: Batch, *, forces: bool = True) -> Evaluation:
+        """Evaluate structures (B, N). Results have a leading axis of one; later calls may overwrite them."""
+        batch = batch.as_member()
+        if not (self.keep and self.engine.capturable(batch)):
+            return self.engine.evaluate(self.prepared, batch, forces=forces)
+        key = (batch.numbers.shape, forces)
+        if key not in self._graphs:
+            self._graphs = dict(list(self._graphs.items())[1 - GRAPHS :])
+            self._graphs[key] = _Graph(self, batch, forces)
+        return self._graphs[key].replay(batch)
+
+
+class _Graph:
+    """An evaluation captured for one shape of batch."""
+
+    def __init__(self, evaluator: Evaluator, batch: Batch, forces: bool) -> None:
+        self.numbers, self.positions = batch.numbers.clone(), batch.positions.clone()
+        static = Batch(self.numbers, self.positions)
+
+        def evaluate() -> Evaluation:
+            return evaluator.engine.evaluate(evaluator.prepared, static, forces=forces)
+
+        self.graph, self.found = capture(evaluate)
+
+    def replay(self, batch: Batch) -> Evaluation:
+        self.numbers.copy_(batch.numbers)
+        self.positions.copy_(batch.positions)
+        self.graph.replay()
+        return replace(self.found)

@@ -1,0 +1,304 @@
+"""The sweeps of the dense engine in C++ (native_code/), for one float32 network on a CPU.
+
+What depends on the weights alone is computed in torch, by `DenseEngine`, and so is the last step from the
+results of the C++ code to gradients with respect to the weights. Everything between is in native.cpp.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from geomatt.data.batch import Batch
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.cpu.library import library
+from geomatt.model.geometric_attention.cpu.tables import Nodes, grid_pays
+from geomatt.model.geometric_attention.dense import streams
+from geomatt.model.geometric_attention.dense.engine import DenseEngine, Prepared, flat
+from geomatt.model.interface import Engine, Evaluation, Parameters
+
+SHARES = 2  # as in native.cpp
+MOST = 1 << 24  # float32 numbers in the work space of a thread: 64 MiB
+LANES = 8  # channels come in groups of this size, or one by one where there is only one
+
+
+class _Stream(ctypes.Structure):
+    """`Stream` of chains.hpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "modules", "width", "rows")),
+        ("space", ctypes.c_int64),
+        *((name, ctypes.c_void_p) for name in ("table", "cell", "value", "slope")),
+        *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars")),
+        *((name, ctypes.c_void_p) for name in ("alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull")),
+        ("by_table", ctypes.c_void_p),
+    ]
+
+
+class _Program(ctypes.Structure):
+    """`Program` of native.cpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "streams", "first")),
+        *((name, ctypes.c_int32) for name in ("last_node", "hidden", "threads")),
+        ("step", ctypes.c_double),
+        ("stream", ctypes.POINTER(_Stream)),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("numbers", "positions", "start", "into", "from", "bias", "output")
+        ),
+        *((name, ctypes.c_void_p) for name in ("cell", "value", "slope", "direction")),
+        *((name, ctypes.c_void_p) for name in ("c", "c_bar", "c_dot", "c_hat")),
+        *((name, ctypes.c_void_p) for name in ("act", "sigmoid", "hidden_bar", "hidden_hat", "by_output")),
+        *((name, ctypes.c_void_p) for name in ("atomic", "forces", "by_energy", "by_forces", "d_dot")),
+    ]
+
+
+@dataclass
+class CompiledWeights:
+    """The weights of one network in the form the C++ code reads."""
+
+    prepared: Prepared
+    nodes: Nodes
+    into: Tensor  # (S · R, H), vectors of the streams times the weights of the hidden layer
+    onto: Tensor  # its transpose
+    bias: Tensor  # (H,)
+    output: Tensor  # (H + 2,), weights of the output layer, its bias, and the shift of the softplus
+
+
+@dataclass
+class CompiledEvaluation(Evaluation):
+    """An evaluation with the arrays its gradient needs."""
+
+    work: _Work | None = None
+
+
+class CompiledEngine(Engine):
+    """Energies, forces and gradients of one network in C++."""
+
+    def __init__(self, config: GeometricAttentionConfig) -> None:
+        self.config = config
+        self.dense = DenseEngine(config)
+        self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # reused by later evaluations
+
+    def serves(self, parameters: Parameters, batch: Batch, keep: bool = False) -> bool:
+        """True if the library is available, supports such networks and batches, and is faster for them.
+
+        `keep` as in `prepare`.
+        """
+        members, elements = parameters["elements"].shape
+        fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.dense.channels.streams)
+        short = (1 + elements) << self.config.layers <= streams.WIDEST
+        small = self.space(batch.positions.shape[-2]) <= MOST
+        plain = all(
+            t.dtype == torch.float32 and t.device.type == "cpu" for t in (parameters["mu"], batch.positions)
+        )
+        if members > 1 or batch.cell is not None or not (fits and short and small and plain):
+            return False
+        pays = keep or grid_pays(self.config, parameters["mu"], batch.positions)
+        return pays and library() is not None
+
+    def space(self, atoms: int) -> int:
+        """Numbers that a thread needs for a layer of any stream."""
+        return atoms**2 * max((2 * modules + 3) * width for _, modules, width in self.dense.channels.streams)
+
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
+        p = parameters
+        prepared = self.dense.prepare(p)
+        nodes = Nodes(self.config, self.dense.channels, p["mu"], prepared.folded, keep)
+        (vectors,) = prepared.plan.ends  # (S, R, V)
+        into = torch.bmm(vectors, self.hidden_weights(p).mT).flatten(0, 1)
+        output = torch.cat(
+            [p["output.weight"].flatten(), p["output.bias"].flatten(), p["softplus_shift"].flatten()]
+        )
+        bias = p["hidden.bias"][0].contiguous()
+        return CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+
+    def hidden_weights(self, p: Parameters) -> Tensor:
+        """Weights of the hidden layer by stream, (S, H, V)."""
+        return p["hidden.weight"][0].unflatten(1, (len(self.config.orders), -1)).transpose(0, 1)
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        prepared: CompiledWeights,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> CompiledEvaluation:
+        chosen = (batch if index is None else batch.rows(index)).member(0)
+        work = _Work(self, prepared, chosen.numbers, chosen.positions)
+        atomic = work.energies()
+        found = work.forces() if forces or gradient else None
+        return CompiledEvaluation(
+            atomic.sum(-1)[None],
+            atomic[None],
+            found[None] if forces and found is not None else None,
+            work=work,
+        )
+
+    @torch.no_grad()
+    def gradient(self, evaluation: CompiledEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        assert evaluation.work is not None
+        return evaluation.work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
+
+    def array(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
+        """A work array; fresh memory in every step would cost a third of the step in page faults."""
+        if (name, shape) not in self._arrays:
+            if sum(known == name for known, _ in self._arrays) >= 2:  # a full and a last, smaller batch
+                self._arrays = {key: value for key, value in self._arrays.items() if key[0] != name}
+            self._arrays[name, shape] = torch.empty(shape, dtype=dtype, device="cpu")
+        return self._arrays[name, shape]
+
+
+class _Work:
+    """A batch with the arrays in which the C++ code works on it."""
+
+    def __init__(
+        self, engine: CompiledEngine, weights: CompiledWeights, numbers: Tensor, positions: Tensor
+    ) -> None:
+        found = library()
+        if found is None:
+            raise RuntimeError("the C++ library is not available; ask CompiledEngine.serves first")
+        self.library, self.engine, self.w = found, engine, weights
+        self.config = engine.config
+        self.structures, self.atoms = numbers.shape
+        _check_shape("positions", positions, (*numbers.shape, 3))
+        self.reached = ""  # the last sweep
+        self.arrays: dict[str, Tensor] = {}
+        elements = weights.prepared.parameters["elements"]
+        one_hot = (numbers[..., None] == elements[0]).float()
+        given = {
+            "numbers": numbers.to(torch.int64).contiguous(), "positions": positions.float().contiguous(),
+            "start": functional.pad(one_hot, (1, 0), value=1.0), "into": weights.into, "from": weights.onto,
+            "bias": weights.bias, "output": weights.output,
+        }  # fmt: skip
+        first = 1 + elements.shape[1]
+        layers, count = self.config.layers, len(self.config.orders)
+        pairs, hidden = (self.structures, self.atoms, self.atoms), weights.into.shape[1]
+        self.p = _Program(
+            self.atoms, self.structures, layers, count, first, weights.nodes.last, hidden,
+            torch.get_num_threads(), weights.nodes.step,
+        )  # fmt: skip
+        self._point(self.p, given)
+        self._new("cell", *pairs, dtype=torch.int32)
+        for name, size in (("value", 6), ("slope", 6), ("direction", 3)):
+            self._new(name, *pairs, size)
+        self._new("c", *numbers.shape, len(weights.into))
+        self._new("act", *numbers.shape, hidden)
+        self._new("sigmoid", *numbers.shape, hidden)
+        self._new("atomic", *numbers.shape)
+        self.streams = (_Stream * count)()
+        self.p.stream = self.streams
+        units, shapes = layers * self.structures, weights.nodes.channels.streams
+        for s, (_, modules, width) in enumerate(shapes):
+            stream = self.streams[s]
+            stream.space = engine.space(self.atoms)
+            stream.atoms, stream.structures, stream.layers = self.atoms, self.structures, layers
+            stream.modules, stream.width, stream.rows = modules, width, weights.nodes.rows
+            stream.cell, stream.value, stream.slope = self.p.cell, self.p.value, self.p.slope
+            self._point(stream, {"table": weights.nodes.tables[s]}, s)
+            self._new_in(s, "prefix", max(0, modules - 2), units, self.atoms, self.atoms, width)
+            self._new_in(s, "alpha", units, self.atoms, self.atoms)
+
+    def energies(self) -> Tensor:
+        """Atomic energies (B, N)."""
+        self._sweep("energies", after="")
+        return self.arrays["atomic"]
+
+    def forces(self) -> Tensor:
+        """Forces (B, N, 3), after the energies."""
+        shape, hidden = (self.structures, self.atoms), self.p.hidden
+        self._new("c_bar", *shape, len(self.w.into))
+        self._new("hidden_bar", *shape, hidden)
+        self._new("forces", *shape, 3)
+        for s, (_, modules, width) in enumerate(self.w.nodes.channels.streams):
+            units, pairs = self.config.layers * self.structures, self.atoms * (self.atoms + 1) // 2
+            self._new_in(s, "suffix", max(0, modules - 2), units, self.atoms, self.atoms, width)
+            self._new_in(s, "bars", modules, units, pairs, width)
+            self._new_in(s, "alpha_bar", units, self.atoms, self.atoms)
+            self._new_in(s, "pull", units, self.atoms, self.atoms)
+        self._sweep("forces", after="energies")
+        return self.arrays["forces"]
+
+    def gradient(self, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3); after the forces."""
+        shape, hidden = (self.structures, self.atoms), self.p.hidden
+        if by_forces is None:
+            by_forces = torch.zeros(*shape, 3)
+        _check_shape("slopes of the loss", by_energy, (self.structures,))
+        _check_shape("slopes of the loss", by_forces, (*shape, 3))
+        given = {"by_energy": by_energy, "by_forces": by_forces}
+        self._point(self.p, {name: value.float().contiguous() for name, value in given.items()})
+        for name, size in (("c_dot", len(self.w.into)), ("c_hat", len(self.w.into))):
+            self._new(name, *shape, size)
+        for name in ("hidden_hat", "by_output"):
+            self._new(name, *shape, hidden)
+        self._new("d_dot", self.structures, self.atoms, self.atoms)
+        for s, (_, modules, width) in enumerate(self.w.nodes.channels.streams):
+            units = self.config.layers * self.structures
+            self._new_in(s, "prefix_dots", max(0, modules - 2), units, self.atoms, self.atoms, width)
+            self._new_in(s, "alpha_dot", units, self.atoms, self.atoms)
+            self._new_in(s, "alpha_hat", units, self.atoms, self.atoms)
+            self._new_in(s, "by_table", SHARES, *self.w.nodes.tables[s].shape)
+        self._sweep("gradient", after="forces")
+        return flat(self.w.prepared.parameters, self._by_weights(by_energy))
+
+    def _by_weights(self, by_energy: Tensor) -> dict[str, Tensor]:
+        """Gradients with respect to the network's weights from the results of the C++ code."""
+        dense, prepared = self.engine.dense, self.w.prepared
+        p, plan, count = prepared.parameters, prepared.plan, len(self.config.orders)
+        pairs = {name: self.arrays[name].flatten(0, 1) for name in ("c", "c_dot", "hidden_bar", "hidden_hat")}
+        by_into = pairs["c"].mT @ pairs["hidden_hat"]
+        by_into = by_into.addmm_(pairs["c_dot"].mT, pairs["hidden_bar"], alpha=-1.0).unflatten(0, (count, -1))
+        t_hat = torch.bmm(by_into, self.engine.hidden_weights(p))  # (S, R, V)
+        by_hidden = torch.bmm(by_into.mT, plan.ends[0])  # (S, H, V)
+        weight: list[Tensor] = []
+        bias: list[Tensor] = []
+        for vectors, w in zip(reversed(plan.vectors[0]), reversed(plan.weight), strict=True):
+            t_hat, by_w, by_b = streams.vectors_back(t_hat, vectors, w)
+            weight.insert(0, by_w)
+            bias.insert(0, by_b)
+        real = (self.arrays["numbers"] > 0).sum(1)
+        by_tables = [self.arrays[f"by_table.{s}"].sum(0) for s in range(count)]
+        return {
+            "hidden.weight": by_hidden.transpose(0, 1).flatten(1)[None],
+            "hidden.bias": pairs["hidden_hat"].sum(0)[None],
+            "output.weight": self.arrays["by_output"].sum((0, 1))[None, None],
+            "output.bias": (by_energy * real).sum()[None, None],
+            **dense.by_vectors(weight, bias, t_hat[:, 1:]),
+            **dense.unfold(p, prepared.factors, self.w.nodes.by_functions(by_tables)),
+        }
+
+    def _sweep(self, name: str, after: str) -> None:
+        """Run the C++ code on what the sweep before has left."""
+        if self.reached != after:
+            raise RuntimeError(f"{name} come after {after or 'nothing else'}, not after {self.reached!r}")
+        getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.p))
+        self.reached = name
+
+    def _new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> None:
+        """An array for the C++ code to fill."""
+        self._point(self.p, {name: self.engine.array(name, shape, dtype)})
+
+    def _new_in(self, s: int, name: str, *shape: int) -> None:
+        """An array of one stream."""
+        self._point(self.streams[s], {name: self.engine.array(f"{name}.{s}", shape)}, s)
+
+    def _point(self, struct: ctypes.Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
+        """Set the pointers of the structure, and keep the arrays alive."""
+        for name, array in arrays.items():
+            setattr(struct, name, array.data_ptr())
+            self.arrays[name if s is None else f"{name}.{s}"] = array
+
+
+def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
+    """The C++ code would read beyond the end."""
+    if array.shape != shape:
+        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

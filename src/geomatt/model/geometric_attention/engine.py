@@ -1,0 +1,90 @@
+"""The engine of geometric attention: chooses the fastest of several for every batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.cpu.engine import CompiledEngine
+from geomatt.model.geometric_attention.cpu.library import library, to_be_compiled
+from geomatt.model.geometric_attention.dense.engine import DenseEngine
+from geomatt.model.geometric_attention.gpu.engine import FusedEngine
+from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.geometric_attention.sparse.engine import SparseEngine
+from geomatt.model.interface import Engine, Evaluation, Parameters
+
+# Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
+DENSE_ATOMS = {"cpu": 80, "cuda": 400}
+
+
+@dataclass
+class Weights:
+    """Weights of M networks, prepared for an engine when it is first chosen."""
+
+    parameters: Parameters
+    keep: bool
+    prepared: dict[Engine, Any] = field(default_factory=dict)
+
+    def of(self, engine: Engine) -> Any:
+        if engine not in self.prepared:
+            self.prepared[engine] = engine.prepare(self.parameters, keep=self.keep)
+        return self.prepared[engine]
+
+
+class GeometricAttentionEngine(Engine):
+    """C++ on a CPU, Triton kernels on a GPU, neighbour lists for large systems, plain torch otherwise."""
+
+    def __init__(self, config: GeometricAttentionConfig, name: str = "auto") -> None:
+        if name not in GeometricAttention.engines():
+            known = ", ".join(GeometricAttention.engines())
+            raise GeomAttError(f"Unknown `engine` {name!r}. Use one of: {known}.")
+        self.only_dense = name == "dense"
+        self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
+        self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
+
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Weights:
+        return Weights(parameters, keep)
+
+    def evaluate(
+        self,
+        prepared: Weights,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> Evaluation:
+        engine = self._choose(prepared, batch, gradient)
+        found = engine.evaluate(prepared.of(engine), batch, index=index, forces=forces, gradient=gradient)
+        found.maker = engine
+        return found
+
+    def gradient(self, evaluation: Evaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        assert evaluation.maker is not None
+        return evaluation.maker.gradient(evaluation, by_energy, by_forces)
+
+    def setup_pending(self) -> bool:
+        return not self.only_dense and to_be_compiled()
+
+    def setup(self) -> None:
+        library()
+
+    def capturable(self, batch: Batch) -> bool:
+        return super().capturable(batch) and not self._large(batch)
+
+    def _large(self, batch: Batch) -> bool:
+        return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 80)
+
+    def _choose(self, weights: Weights, batch: Batch, gradient: bool) -> Engine:
+        if batch.cell is not None or (self._large(batch) and not gradient and not self.only_dense):
+            return self.sparse
+        if self.only_dense:
+            return self.dense
+        if self.compiled.serves(weights.parameters, batch, weights.keep):
+            return self.compiled
+        return self.fused if self.fused.serves(weights.parameters, batch) else self.dense

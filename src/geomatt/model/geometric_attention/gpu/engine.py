@@ -1,0 +1,80 @@
+"""The engine for a GPU: one `FusedProgram` per shape of batch."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.interface import Engine, Evaluation, Parameters
+
+if TYPE_CHECKING:
+    from geomatt.model.geometric_attention.gpu.layout import Call
+    from geomatt.model.geometric_attention.gpu.program import FusedProgram
+
+KEPT = 4  # programs whose buffers are kept: batches of training and of validation, and the last of an epoch
+
+
+@dataclass
+class FusedEvaluation(Evaluation):
+    """An evaluation with the program that made it."""
+
+    program: FusedProgram | None = None
+    call: Call | None = None
+
+
+class FusedEngine(Engine):
+    """Triton kernels for float32 networks on a GPU."""
+
+    def __init__(self, config: GeometricAttentionConfig) -> None:
+        self.config = config
+        self._programs: dict[tuple[int, int, int], FusedProgram] = {}
+
+    def serves(self, parameters: Parameters, batch: Batch) -> bool:
+        """True if there are kernels for this network, precision and device."""
+        on_gpu = batch.positions.is_cuda and batch.positions.dtype == parameters["mu"].dtype == torch.float32
+        if not on_gpu or batch.cell is not None or not importlib.util.find_spec("triton"):
+            return False
+        from geomatt.model.geometric_attention.gpu.program import FusedProgram
+
+        return FusedProgram.supports(self.config, batch.numbers.shape[-1])
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        prepared: Parameters,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> FusedEvaluation:
+        members, atoms = len(batch.numbers), batch.numbers.shape[-1]
+        count = len(batch) if index is None else index.shape[1]
+        program = self._program((members, count, atoms), batch.positions.device)
+        call = program.call(prepared, batch.numbers, batch.positions, index)
+        program.values(call, forces=forces, keep=gradient)
+        return FusedEvaluation(
+            program.energy, program.atomic, program.forces if forces else None, program=program, call=call
+        )
+
+    @torch.no_grad()
+    def gradient(self, evaluation: FusedEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        program, call = evaluation.program, evaluation.call
+        assert program is not None
+        assert call is not None
+        slopes = torch.zeros_like(program.forces) if by_forces is None else by_forces
+        return program.gradient(call, by_energy, slopes)
+
+    def _program(self, shape: tuple[int, int, int], device: torch.device) -> FusedProgram:
+        from geomatt.model.geometric_attention.gpu.program import FusedProgram
+
+        if shape not in self._programs:
+            self._programs = dict(list(self._programs.items())[1 - KEPT :])
+            self._programs[shape] = FusedProgram(self.config, *shape, device)
+        return self._programs[shape]

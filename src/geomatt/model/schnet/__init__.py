@@ -1,0 +1,1 @@
+"""SchNet as PyTorch Geometric implements it: the baseline of benchmarks and experiments."""

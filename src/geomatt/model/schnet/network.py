@@ -1,0 +1,92 @@
+"""PyTorch Geometric's SchNet (Schütt et al. 2017) behind the interface of networks.
+
+All pairs of atoms are edges. A pair beyond the cutoff, or with padding in it, is put at the cutoff, where
+SchNet's cosine envelope is zero, so that shapes do not depend on the data.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
+from geomatt.model.interface import Network, NetworkConfig, setting
+
+
+@dataclass(frozen=True)
+class SchNetConfig(NetworkConfig):
+    """What defines a SchNet besides its weights."""
+
+    features: int = setting(128, "width of an atom's feature vector")
+    filters: int = setting(128, "width of the continuous-filter convolutions")
+    interactions: int = setting(3, "number of interaction blocks")
+    gaussians: int = setting(50, "basis functions of the distance")
+    cutoff: float = setting(5.0, "distance at which interactions end, Å")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.features, self.filters, self.interactions, self.gaussians) < 1:
+            raise GeomAttError("`features`, `filters`, `interactions` and `gaussians` must be at least 1.")
+        if not 0 < self.cutoff < math.inf:
+            raise GeomAttError(f"`cutoff` must be a positive distance, not {self.cutoff}.")
+
+
+class SchNet(Network):
+    """SchNet on all pairs of atoms of molecules."""
+
+    kind = "schnet"
+    Config = SchNetConfig
+    parts: ClassVar = {"readout": ("model.lin1", "model.lin2"), "embedding": ("model.embedding",),
+                       "interactions": ("model.interactions",)}  # fmt: skip
+    vectorises = False
+    config: SchNetConfig
+
+    def __init__(self, config: SchNetConfig, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(config, dtype)
+        try:
+            from torch_geometric.nn.models import SchNet as Model
+        except ImportError as error:
+            raise GeomAttError(
+                "SchNet needs PyTorch Geometric. Install it with: pip install 'geomatt[bench]'"
+            ) from error
+        self.model: Any = Model(
+            hidden_channels=config.features,
+            num_filters=config.filters,
+            num_interactions=config.interactions,
+            num_gaussians=config.gaussians,
+            cutoff=config.cutoff,
+            interaction_graph=torch.nn.Identity(),  # edges come from `_edges`
+        )
+        self.to(dtype)
+
+    def atomic_energies(self, batch: Batch) -> Tensor:
+        if batch.cell is not None:
+            raise GeomAttError("SchNet is wrapped for molecules: set pbc to False.")
+        model, (structures, atoms) = self.model, batch.numbers.shape
+        edges = _edges(structures, atoms, batch.numbers.device)  # (2, B · N · (N − 1))
+        h = model.embedding(batch.numbers.reshape(-1))  # (B · N, features)
+        if atoms > 1:
+            r, real = batch.positions.reshape(-1, 3), batch.mask.reshape(-1)
+            squared = (r.index_select(0, edges[0]) - r.index_select(0, edges[1])).square().sum(-1)
+            apart = squared > 0
+            distance = torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
+            pair = real.index_select(0, edges[0]) & real.index_select(0, edges[1])
+            distance = torch.where(pair & (distance < self.config.cutoff), distance, self.config.cutoff)
+            basis = model.distance_expansion(distance)
+            for interaction in model.interactions:
+                h = h + interaction(h, edges, distance, basis)
+        energy = model.lin2(model.act(model.lin1(h))).view(structures, atoms)
+        return energy * batch.mask
+
+
+def _edges(structures: int, atoms: int, device: torch.device) -> Tensor:
+    """All pairs i ≠ j of every structure, as atoms counted through the batch."""
+    i = torch.arange(atoms, device=device)[:, None].expand(-1, max(0, atoms - 1))
+    j = (i + 1 + torch.arange(max(0, atoms - 1), device=device)) % atoms
+    start = atoms * torch.arange(structures, device=device)[:, None]
+    return torch.stack([(start + i.reshape(-1)).reshape(-1), (start + j.reshape(-1)).reshape(-1)])
