@@ -22,7 +22,7 @@ class Evaluator:
 
     def __init__(self, network: Network, *, keep: bool = False, engine: str = "auto") -> None:
         self.engine, self.keep = network.engine(engine), keep
-        self.prepared = self.engine.prepare(network.stacked_state(), keep=keep)
+        self.prepared = self.engine.prepare(network.stacked(), keep=keep)
         self._graphs: dict[tuple[torch.Size, bool], _Graph] = {}
 
     def __call__(self, batch: Batch, *, forces: bool = True) -> Evaluation:

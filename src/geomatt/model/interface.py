@@ -132,16 +132,16 @@ class Network(nn.Module, ABC):
         config = dataclasses.replace(self.config, elements=tuple(elements))
         if config.elements == self.config.elements:
             return self
-        state = self.state_dict()
+        state = self.tensors()
         with torch.random.fork_rng(devices=[]):
             other = type(self)(config, self.dtype)
         for name in self.per_element:
-            table = torch.zeros_like(other.state_dict()[name])
+            table = torch.zeros_like(other.get_parameter(name))
             for row, z in enumerate(config.elements):
                 if z in self.config.elements:
                     table[row] = state[name][self.config.elements.index(z)]
             state[name] = table
-        other.load_state_dict({**state, "elements": other.elements})
+        other.load_tensors({**state, "elements": other.elements})
         for name, parameter in self.named_parameters():
             other.get_parameter(name).requires_grad_(parameter.requires_grad)
         return other.to(self.device)
@@ -154,9 +154,22 @@ class Network(nn.Module, ABC):
     def dtype(self) -> torch.dtype:
         return next(self.parameters()).dtype
 
-    def stacked_state(self) -> dict[str, Tensor]:
+    def tensors(self) -> dict[str, Tensor]:
+        """Parameters and buffers by name, each once even if it is used in several places."""
+        return {**{n: p.detach() for n, p in self.named_parameters()}, **dict(self.named_buffers())}
+
+    def load_tensors(self, values: Mapping[str, Tensor]) -> Self:
+        """Copy all parameters and buffers from `values`."""
+        own = self.tensors()
+        if own.keys() != values.keys():
+            raise ValueError(f"weights do not fit: {sorted(own.keys() ^ values.keys())}")
+        for name, value in own.items():
+            value.copy_(values[name])
+        return self
+
+    def stacked(self) -> dict[str, Tensor]:
         """Parameters and buffers with a leading axis of one member."""
-        return {name: value[None] for name, value in self.state_dict().items()}
+        return {name: value[None] for name, value in self.tensors().items()}
 
 
 @dataclass

@@ -194,7 +194,7 @@ class Run:
     def _potential(self) -> Potential:
         """The best model so far, on the CPU, with its record."""
         network = fresh_network(self.config, self.network.config.elements, seed=0)
-        network.load_state_dict(self.best)
+        network.load_tensors(self.best)
         record = {
             **self.origin,
             **run_record(self.config, self.counters, self.unit),

@@ -28,7 +28,7 @@ def starting_network(config: TrainConfig, seen: Dataset, base: Potential | None,
         raise GeomAttError(
             "The model settings are not those of the base model. Leave them out for a transfer."
         )
-    network.load_state_dict(base.network.state_dict())
+    network.load_tensors(base.network.tensors())
     trained = _trained_prefixes(type(network), config.unfreeze)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith(trained))

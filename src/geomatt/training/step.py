@@ -113,7 +113,7 @@ class Stepper:
         return sums
 
     def kept_weights(self, member: int) -> dict[str, Tensor]:
-        """State dict of a member's network with the weights to validate and keep: averaged if there are."""
+        """Tensors of a member's network with the weights to validate and keep: averaged ones if there are."""
         return {name: value[member] for name, value in self.adam.averaged.items()}
 
     def _evaluate(self, parameters: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Any:

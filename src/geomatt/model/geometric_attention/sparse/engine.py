@@ -61,7 +61,7 @@ class SparseEngine(Engine):
             raise GeomAttError("Neighbour lists serve one network at a time.")
         with torch.random.fork_rng(devices=[]):
             network = GeometricAttention(self.config, parameters["mu"].dtype).to(parameters["mu"].device)
-        network.load_state_dict({name: value[0] for name, value in parameters.items()})
+        network.load_tensors({name: value[0] for name, value in parameters.items()})
         return network.requires_grad_(False)
 
     def evaluate(
