@@ -9,11 +9,9 @@ from typing import Any, overload
 import numpy as np
 
 from geomatt.data.structures import AtomsLike, Dataset, Structure, as_structure
-from geomatt.model.files import load
-from geomatt.model.interface import AttentionRecord
-from geomatt.model.potential import Committee, Potential
+from geomatt.model import AnyPotential, AttentionRecord, load
 
-Model = Potential | Committee | str | os.PathLike[str]
+Model = AnyPotential | str | os.PathLike[str]
 Records = list[AttentionRecord[np.ndarray]]
 
 
@@ -41,7 +39,7 @@ def attention(
 
     α_ij weighs what atom i receives from atom j. There is no softmax: values may be negative.
     """
-    potential = model if isinstance(model, Potential | Committee) else load(model)
+    potential = model if isinstance(model, AnyPotential) else load(model)
     many = isinstance(atoms, Dataset | list | tuple)
     items: Iterable[Any] = atoms if many else [atoms]
     structures = [as_structure(item) for item in items]

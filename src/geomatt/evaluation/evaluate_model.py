@@ -12,13 +12,13 @@ import numpy as np
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
-from geomatt.model.files import fingerprint, load
-from geomatt.model.potential import Committee, Potential
+from geomatt.model import AnyPotential, load
+from geomatt.model.files import fingerprint
 from geomatt.units import energy_unit
 
 
 def evaluate(
-    model: Potential | Committee | str | os.PathLike[str],
+    model: AnyPotential | str | os.PathLike[str],
     dataset: Dataset,
     *,
     indices: Sequence[int] | np.ndarray | None = None,
@@ -32,7 +32,7 @@ def evaluate(
     `indices` chooses frames; `unit` is the unit of reports, by default that of the model's training data.
     `progress` is called with the number of frames done since the last call.
     """
-    potential = model if isinstance(model, Potential | Committee) else load(model)
+    potential = model if isinstance(model, AnyPotential) else load(model)
     report = energy_unit(unit or potential.record.get("report_unit") or "eV")
     if dataset.energies is None and dataset.forces is None:
         raise GeomAttError("The data has neither energies nor forces, so there is nothing to compare with.")
@@ -40,7 +40,7 @@ def evaluate(
     if len(chosen) and not (chosen.min() >= -len(dataset) and chosen.max() < len(dataset)):
         raise GeomAttError(f"The indices must lie below the number of frames, {len(dataset)}.")
     data = dataset.select(chosen)
-    seen = trained_frames(potential)
+    seen = potential.trained_frames
     known = (
         np.array([h in seen for h in data.frame_hashes()], dtype=bool) if seen else np.zeros(len(data), bool)
     )
@@ -48,7 +48,7 @@ def evaluate(
         if known.all():
             raise GeomAttError(
                 f"All {len(data)} frames were used to train or validate this model, so no frame is left. "
-                "Give other data, or add --include-trained (in Python: exclude_trained=False)."
+                "Give other data, or ask for `include_trained` frames (in Python: exclude_trained=False)."
             )
         data = data.select(np.flatnonzero(~known))
     if not len(data):
@@ -70,31 +70,24 @@ def evaluate(
     )
 
 
-def trained_frames(potential: Potential | Committee) -> set[str]:
-    """Hashes of the frames any member was trained or validated on."""
-    members = potential.members if isinstance(potential, Committee) else [potential]
-    return {h for member in members for h in member.record.get("trained_frames", ())}
-
-
 def _stack(arrays: list[np.ndarray | None]) -> np.ndarray | None:
     there = [a for a in arrays if a is not None]
     return np.concatenate(there) if there else None
 
 
-def _provenance(potential: Potential | Committee, dataset: Dataset) -> dict[str, Any]:
+def _provenance(potential: AnyPotential, dataset: Dataset) -> dict[str, Any]:
     """What is needed to say later which numbers these were."""
     from geomatt import __version__
     from geomatt.training.record import hardware
 
-    member = potential.members[0] if isinstance(potential, Committee) else potential
     return {
         "geomatt": __version__,
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "model_sha256": fingerprint(potential),
-        "members": len(potential.members) if isinstance(potential, Committee) else 1,
-        "dtype": str(member.dtype).removeprefix("torch."),
+        "members": len(potential.members),
+        "dtype": str(potential.dtype).removeprefix("torch."),
         "data": dataset.name,
         "data_origin": dataset.provenance,
         "data_sha256": dataset.fingerprint(),
-        "hardware": hardware(str(member.device)),
+        "hardware": hardware(str(potential.device)),
     }

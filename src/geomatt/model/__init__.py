@@ -1,27 +1,38 @@
 """Networks, the potentials around them, and their files."""
 
-from geomatt.model.committee import Committee
-from geomatt.model.files import load, save
-from geomatt.model.interface import AttentionRecord, Engine, Evaluation, Network, NetworkConfig
-from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import AnyPotential, Output, Potential, Prediction
-from geomatt.model.registry import network_class, new_network, register
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "AnyPotential",
-    "AttentionRecord",
-    "Committee",
-    "Engine",
-    "Evaluation",
-    "Network",
-    "NetworkConfig",
-    "Normalisation",
-    "Output",
-    "Potential",
-    "Prediction",
-    "load",
-    "network_class",
-    "new_network",
-    "register",
-    "save",
-]
+from geomatt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from geomatt.model.committee import Committee
+    from geomatt.model.files import load, save
+    from geomatt.model.interface import AttentionRecord, Engine, Evaluation, Network
+    from geomatt.model.normalisation import Normalisation
+    from geomatt.model.potential import AnyPotential, Output, Potential, Prediction
+    from geomatt.model.registry import network_class, network_config, network_names, new_network, register
+    from geomatt.model.settings import NetworkConfig
+
+_MODULES = {
+    "AnyPotential": "potential",
+    "AttentionRecord": "interface",
+    "Committee": "committee",
+    "Engine": "interface",
+    "Evaluation": "interface",
+    "Network": "interface",
+    "NetworkConfig": "settings",
+    "Normalisation": "normalisation",
+    "Output": "potential",
+    "Potential": "potential",
+    "Prediction": "potential",
+    "load": "files",
+    "network_class": "registry",
+    "network_config": "registry",
+    "network_names": "registry",
+    "new_network": "registry",
+    "register": "registry",
+    "save": "files",
+}
+
+__all__ = list(_MODULES)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

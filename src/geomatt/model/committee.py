@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Output, Potential
 
 
@@ -23,14 +21,7 @@ class Committee(AnyPotential):
     def __post_init__(self) -> None:
         if not self.members:
             raise GeomAttError("A committee needs at least one member.")
-
-    @property
-    def record(self) -> dict[str, Any]:
-        return self.members[0].record
-
-    @property
-    def normalisation(self) -> Normalisation:
-        return self.members[0].normalisation
+        self.record = self.members[0].record
 
     def evaluate(
         self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False

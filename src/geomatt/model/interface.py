@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
+from geomatt.model.settings import NetworkConfig
 
 Matrix = TypeVar("Matrix", Tensor, np.ndarray)
 
@@ -45,31 +46,6 @@ class AttentionRecord(Generic[Matrix]):
     def with_matrix(self, matrix: Any) -> AttentionRecord[Any]:
         """The same record with other coefficients."""
         return dataclasses.replace(self, matrix=matrix)
-
-
-def setting(default: Any, help: str, **metadata: Any) -> Any:
-    """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row."""
-    return field(default=default, metadata={"help": help, **metadata})
-
-
-@dataclass(frozen=True)
-class NetworkConfig:
-    """What defines a network besides its weights. Every further field is a `setting`."""
-
-    elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "elements", tuple(sorted({int(z) for z in self.elements})))
-        if not self.elements or not all(0 < z < 119 for z in self.elements):
-            raise GeomAttError(f"Elements must be atomic numbers between 1 and 118, not {self.elements}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
-    @classmethod
-    def settings(cls) -> dict[str, dataclasses.Field[Any]]:
-        """The fields a user may set, by name."""
-        return {f.name: f for f in dataclasses.fields(cls) if f.name != "elements"}
 
 
 class Network(nn.Module, ABC):

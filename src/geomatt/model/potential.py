@@ -53,6 +53,7 @@ class AnyPotential(ABC):
     """What a single potential and a committee have in common."""
 
     members: list[Potential]
+    record: dict[str, Any]
 
     @abstractmethod
     def evaluate(

@@ -3,45 +3,60 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
-
-import torch
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import Network
+from geomatt.model.settings import NetworkConfig
 
-# Kind, as it stands in model files, and where the class is: imported when first asked for.
-NETWORKS: dict[str, str | type[Network]] = {
-    "geometric-attention": "geomatt.model.geometric_attention.network:GeometricAttention",
-    "schnet": "geomatt.model.schnet.network:SchNet",
+if TYPE_CHECKING:
+    import torch
+
+    from geomatt.model.interface import Network
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A kind of network: its short name, and where its config and class are, imported when asked for."""
+
+    name: str  # of the `model` setting
+    config: str | type[NetworkConfig]
+    network: str | type[Network]
+
+
+# By kind, as it stands in model files.
+NETWORKS: dict[str, Entry] = {
+    "geometric-attention": Entry(
+        "geomatt",
+        "geomatt.model.geometric_attention.config:GeometricAttentionConfig",
+        "geomatt.model.geometric_attention.network:GeometricAttention",
+    ),
+    "schnet": Entry(
+        "schnet", "geomatt.model.schnet.config:SchNetConfig", "geomatt.model.schnet.network:SchNet"
+    ),
 }
-# Short names for the `model` setting.
-ALIASES = {"geomatt": "geometric-attention"}
 
 
 def network_class(kind: str) -> type[Network]:
-    """The network of a kind, or an alias of it."""
-    entry = NETWORKS.get(ALIASES.get(kind, kind))
-    if entry is None:
-        raise GeomAttError(
-            f"Unknown kind of network {kind!r}. This version knows: {', '.join(network_names())}."
-        )
-    if isinstance(entry, str):
-        module, _, name = entry.partition(":")
-        found: type[Network] = getattr(importlib.import_module(module), name)
-        return found
-    return entry
+    """The network of a kind or short name."""
+    found: type[Network] = _imported(_entry(kind).network)
+    return found
+
+
+def network_config(kind: str) -> type[NetworkConfig]:
+    """The config of a kind or short name; needs no torch."""
+    found: type[NetworkConfig] = _imported(_entry(kind).config)
+    return found
 
 
 def network_names() -> list[str]:
-    """What `model` may be called, short names first."""
-    short = {kind: alias for alias, kind in ALIASES.items()}
-    return [short.get(kind, kind) for kind in NETWORKS]
+    """Short names of all kinds."""
+    return [entry.name for entry in NETWORKS.values()]
 
 
 def register(network: type[Network]) -> type[Network]:
-    """Make a network of another package known; usable as a decorator."""
-    NETWORKS[network.kind] = network
+    """Make a network defined elsewhere known; usable as a decorator."""
+    NETWORKS[network.kind] = Entry(network.kind, network.Config, network)
     return network
 
 
@@ -51,11 +66,28 @@ def new_network(
     elements: tuple[int, ...],
     *,
     seed: int = 0,
-    dtype: torch.dtype = torch.float32,
+    dtype: torch.dtype | None = None,
 ) -> Network:
     """A network with weights drawn from the seed; the caller's random state is left alone."""
+    import torch
+
     found = network_class(kind)
     config = found.Config(elements=elements, **settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return found(config, dtype)
+        return found(config, dtype or torch.float32)
+
+
+def _entry(kind: str) -> Entry:
+    for key, entry in NETWORKS.items():
+        if kind in (key, entry.name):
+            return entry
+    known = ", ".join(network_names())
+    raise GeomAttError(f"Unknown `model` {kind!r}. This version knows: {known}.")
+
+
+def _imported(place: Any) -> Any:
+    if not isinstance(place, str):
+        return place
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)

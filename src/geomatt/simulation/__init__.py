@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from geomatt.simulation.calculator import GeomAttCalculator
@@ -11,10 +12,5 @@ if TYPE_CHECKING:
 
 _MODULES = {"GeomAttCalculator": "calculator", "MDResult": "dynamics", "run_md": "dynamics"}
 
-__all__ = ["GeomAttCalculator", "MDResult", "run_md"]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)
+__all__ = list(_MODULES)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

@@ -1,25 +1,33 @@
 """Training: from data and settings to a potential."""
 
-from geomatt.training.config import TrainConfig, resolve
-from geomatt.training.interruption import Interrupted
-from geomatt.training.loop import TrainCallback, TrainProgress, train, train_together
-from geomatt.training.loss import Loss
-from geomatt.training.members import train_members
-from geomatt.training.run import Job, TrainResult
-from geomatt.training.step import Stepper, normalised
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Interrupted",
-    "Job",
-    "Loss",
-    "Stepper",
-    "TrainCallback",
-    "TrainConfig",
-    "TrainProgress",
-    "TrainResult",
-    "normalised",
-    "resolve",
-    "train",
-    "train_members",
-    "train_together",
-]
+from geomatt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from geomatt.training.config import TrainConfig, resolve
+    from geomatt.training.interruption import Interrupted
+    from geomatt.training.loop import TrainCallback, TrainProgress, train, train_together
+    from geomatt.training.loss import Loss
+    from geomatt.training.members import train_members
+    from geomatt.training.run import Job, TrainResult
+    from geomatt.training.step import Stepper, normalised
+
+_MODULES = {
+    "Interrupted": "interruption",
+    "Job": "run",
+    "Loss": "loss",
+    "Stepper": "step",
+    "TrainCallback": "loop",
+    "TrainConfig": "config",
+    "TrainProgress": "loop",
+    "TrainResult": "run",
+    "normalised": "step",
+    "resolve": "config",
+    "train": "loop",
+    "train_members": "members",
+    "train_together": "loop",
+}
+
+__all__ = list(_MODULES)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

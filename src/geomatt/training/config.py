@@ -7,17 +7,16 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_type_hints
-
-import torch
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from geomatt.errors import GeomAttError
-from geomatt.model import NetworkConfig, network_class
-from geomatt.model.interface import setting
-from geomatt.model.precision import DTYPES
-from geomatt.training.loss import WEIGHTINGS
+from geomatt.model.registry import network_class, network_config
+from geomatt.model.settings import setting
 from geomatt.training.recipes import recipe_settings
 from geomatt.training.toml import to_toml
+
+if TYPE_CHECKING:
+    import torch
 
 DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
 
@@ -89,7 +88,7 @@ class TrainConfig:
         "paper",
         "loss: as in the paper, as in the authors' code, or unsquared",
         group=OPTIM,
-        choices=WEIGHTINGS,
+        choices=("paper", "authors", "unsquared"),
     )
     rho: float = setting(0.01, "weight of energies in the loss", group=OPTIM)
     scale: str = setting(
@@ -109,7 +108,9 @@ class TrainConfig:
 
     seed: int = setting(0, "seed of initial weights and data order", group=RUN)
     device: str = setting("cpu", "cpu or cuda; cuda by default where there is one", group=RUN)
-    dtype: str = setting("float32", "precision: float32 or float64", group=RUN, choices=tuple(DTYPES))
+    dtype: str = setting(
+        "float32", "precision: float32 or float64", group=RUN, choices=("float32", "float64")
+    )
     engine: str = setting("auto", "auto, or dense or autograd: plain torch, no compiled code", group=RUN)
 
     def __post_init__(self) -> None:
@@ -150,8 +151,8 @@ class TrainConfig:
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
-        known = {name: field.default for name, field in network_class(self.model).Config.settings().items()}
-        config = network_class(self.model).Config(elements=(1,), **_network_settings(self, known))
+        known = {name: field.default for name, field in network_config(self.model).settings().items()}
+        config = network_config(self.model)(elements=(1,), **_network_settings(self, known))
         object.__setattr__(
             self, "network", {name: _plain(getattr(config, name)) for name in known}
         )  # all of them, so that a stored configuration does not depend on defaults
@@ -173,11 +174,9 @@ class TrainConfig:
 
     @property
     def torch_dtype(self) -> torch.dtype:
-        return DTYPES[self.dtype]
+        from geomatt.model.precision import DTYPES
 
-    def network_config(self, elements: tuple[int, ...]) -> NetworkConfig:
-        """The configuration of the network for given elements."""
-        return network_class(self.model).Config(elements=elements, **self.network)
+        return DTYPES[self.dtype]
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values (lists for tuples), ready for JSON and TOML."""
@@ -245,14 +244,14 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Settings of the network may stand among the others, as in files of version 0.1.
     """
     known = {item.name for item in dataclasses.fields(TrainConfig)}
-    kind = network_class(str(values.get("model") or TrainConfig.model))
-    own = get_type_hints(kind.Config)
+    kind = network_config(str(values.get("model") or TrainConfig.model))
+    own = get_type_hints(kind)
     network = dict(values.get("network") or {})
     network |= {name: value for name, value in values.items() if name not in known and name in own}
     rest = {name: value for name, value in values.items() if name in known and name != "network"}
     unknown = sorted((set(values) - known - set(own)) | (set(network) - set(own)))
     if unknown:
-        listing = ", ".join(sorted({*known, *kind.Config.settings()}))
+        listing = ", ".join(sorted({*known, *kind.settings()}))
         raise GeomAttError(f"{source} has unknown settings: {', '.join(unknown)}. Known are: {listing}.")
     hints = get_type_hints(TrainConfig)
     checked = {name: _typed(name, value, str(hints[name]), source) for name, value in rest.items()}

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import NetworkConfig, setting
+from geomatt.model.settings import NetworkConfig, setting
 
 
 @dataclass(frozen=True)

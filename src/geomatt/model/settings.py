@@ -1,0 +1,34 @@
+"""Config dataclasses of networks. No torch here: the command line generates its options from them."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any
+
+from geomatt.errors import GeomAttError
+
+
+def setting(default: Any, help: str, **metadata: Any) -> Any:
+    """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row."""
+    return field(default=default, metadata={"help": help, **metadata})
+
+
+@dataclass(frozen=True)
+class NetworkConfig:
+    """What defines a network besides its weights. Every further field is a `setting`."""
+
+    elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "elements", tuple(sorted({int(z) for z in self.elements})))
+        if not self.elements or not all(0 < z < 119 for z in self.elements):
+            raise GeomAttError(f"Elements must be atomic numbers between 1 and 118, not {self.elements}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def settings(cls) -> dict[str, dataclasses.Field[Any]]:
+        """The fields a user may set, by name."""
+        return {f.name: f for f in dataclasses.fields(cls) if f.name != "elements"}
