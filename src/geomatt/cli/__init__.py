@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 import warnings
 
@@ -10,6 +11,7 @@ import typer
 from rich.markup import escape
 
 from geomatt.cli.console import console
+from geomatt.cli.generated import flags
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -21,20 +23,40 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+COMMANDS = (
+    "demo", "data", "train", "evaluate", "predict", "attention", "info", "models", "import_authors",
+    "reproduce", "bench",
+)  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.
-for _module in ("demo", "data", "train", "use", "models", "reproduce", "bench"):
+for _module in COMMANDS:
     importlib.import_module(f"geomatt.cli.{_module}").register(app)
 
 
+def with_flags(message: str) -> str:
+    """A message of the lower rooms with settings, `name`, as the options of the command line."""
+    known = {**flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
+             "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements"}  # fmt: skip
+
+    def flag(match: re.Match[str]) -> str:
+        name, off = match.groups()
+        if name not in known:
+            return match.group(0)
+        return known[name].replace("--", "--no-", 1) if off else known[name]
+
+    return re.sub(r"`([a-z_]+)`( False)?", flag, message)
+
+
 def main() -> None:
-    """Run the command line; a user's mistake is a message, not a traceback."""
+    """Run the command line; a `GeomAttError` is printed as a message, without a traceback."""
     warnings.showwarning = lambda message, *_, **__: console.print(
-        f"[bold yellow]Warning:[/] {escape(str(message))}", highlight=False, soft_wrap=True
+        f"[bold yellow]Warning:[/] {escape(with_flags(str(message)))}", highlight=False, soft_wrap=True
     )
     try:
         app()
     except GeomAttError as error:
-        console.print(f"[bold red]Error:[/] {escape(str(error))}", highlight=False, soft_wrap=True)
+        console.print(
+            f"[bold red]Error:[/] {escape(with_flags(str(error)))}", highlight=False, soft_wrap=True
+        )
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)

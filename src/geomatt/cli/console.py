@@ -1,4 +1,4 @@
-"""What all commands share of the terminal: one console on stderr for talk, stdout for results."""
+"""Terminal output of all commands: messages and progress on stderr, results on stdout."""
 
 from __future__ import annotations
 
@@ -24,12 +24,3 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)
-
-
-def compile_fast_code() -> None:
-    """What work on a CPU does at its first use, with a word about the seconds it takes."""
-    from geomatt.model.geometric_attention.cpu.library import library, to_be_compiled
-
-    if to_be_compiled():
-        with console.status("Compiling fast code for this processor, once …"):
-            library()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import compile_fast_code, console, output, progress_bar
+from geomatt.cli.console import console, output, progress_bar
+from geomatt.cli.options import set_up
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset
@@ -42,14 +43,13 @@ def demo(
     The data is a GFN2-xTB trajectory at 500 K that ships with the package.
     """
     from geomatt.analysis import attention, attention_figure, bond_scores, molecule_figure
-    from geomatt.cli.use_tables import bond_table, error_tables
+    from geomatt.cli.model_tables import bond_table, error_tables
     from geomatt.data.files import atomic_write
     from geomatt.data.public.embedded import ethanol
     from geomatt.evaluation import evaluate, parity_plot
 
     folder = _free(out)
     dataset = ethanol()
-    compile_fast_code()
     result, test = _train(dataset, folder, epochs)
     potential = result.potential
     with progress_bar("testing on frames it never saw", len(test)) as advance:
@@ -92,12 +92,14 @@ def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.data.splits import random_split
     from geomatt.training import resolve, train
+    from geomatt.training.start import fresh_network
 
     announce(dataset)
-    torch.set_num_threads(1)  # arrays this small gain nothing from a second core, and lose on a busy machine
+    torch.set_num_threads(1)  # arrays this small gain nothing from a second core
     config = resolve(
         {"data": "embedded/ethanol", "train": 800, "val": 200, "test": 1000, **SETTINGS, "epochs": epochs}
     )
+    set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     split = random_split(len(dataset), 800, 200, 1000, seed=config.split_seed)
     console.print(
         f"Training on 800 frames for {epochs} epochs, validating on 200; 1000 more (random split) are "
@@ -110,7 +112,7 @@ def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
 
 
 def _simulate(potential: Potential, start: Any, steps: int, folder: Path) -> MDResult:
-    """Constant-energy dynamics from the calmest frame: what drifts is the force field's fault."""
+    """Dynamics at constant energy from the frame of lowest energy: a drift is an error of the force field."""
     from ase import Atoms
 
     from geomatt.simulation import GeomAttCalculator, run_md

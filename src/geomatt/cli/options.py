@@ -1,42 +1,50 @@
-"""Options that several commands share: what a data file means."""
+"""Options that several commands share: what a data file means, and which model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.errors import GeomAttError
+from geomatt.cli.console import console
+from geomatt.cli.generated import parse_pairs, train_fields
+from geomatt.training.config import DATA
 
-PANEL = "Data"
+if TYPE_CHECKING:
+    from geomatt.data.structures import Dataset
+    from geomatt.model import AnyPotential
 
 
-def option(flag: str, text: str, panel: str, **rest: Any) -> Any:
-    """An option in a panel of the help, without a default to show."""
-    return typer.Option(flag, help=text, rich_help_panel=panel, show_default=False, **rest)
+def _data_option(name: str, flag: str, **rest: Any) -> Any:
+    text = train_fields()[name].metadata["help"]
+    return typer.Option(
+        flag, help=f"{text[0].upper()}{text[1:]}.", rich_help_panel=DATA, show_default=False, **rest
+    )
 
 
-EnergyUnit = Annotated[
-    str | None,
-    option("--energy-unit", "Energy unit, if the file does not say: kcal/mol, eV, Hartree, kJ/mol.", PANEL),
-]
-LengthUnit = Annotated[
-    str | None, option("--length-unit", "Length unit, if the file does not say: Ang, Bohr.", PANEL)
-]
-ForceUnit = Annotated[
-    str | None,
-    option("--force-unit", "Unit of the forces, if not energy/length unit: Hartree/Bohr.", PANEL),
-]
-Key = Annotated[
-    list[str] | None,
-    option(
-        "--key",
-        "Where the file keeps numbers, positions, energy or forces: forces=my_forces; none leaves out.",
-        PANEL,
-        metavar="QUANTITY=NAME",
+EnergyUnit = Annotated[str | None, _data_option("energy_unit", "--energy-unit")]
+LengthUnit = Annotated[str | None, _data_option("length_unit", "--length-unit")]
+ForceUnit = Annotated[str | None, _data_option("force_unit", "--force-unit")]
+Key = Annotated[list[str] | None, _data_option("keys", "--key", metavar="QUANTITY=NAME")]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
     ),
 ]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.", show_default=False)
+]
+Dtype = Annotated[
+    str | None,
+    typer.Option("--dtype", help="float32 or float64; the model's own by default.", show_default=False),
+]
+BatchSize = Annotated[int, typer.Option("--batch", help="Structures computed at once.", min=1)]
+
+# For commands that need no labels: their names and units in the file do not matter then.
+WITHOUT_LABELS = ("energy=none", "forces=none")
 
 
 def parse_keys(items: Sequence[str] | None) -> dict[str, str]:
@@ -44,12 +52,39 @@ def parse_keys(items: Sequence[str] | None) -> dict[str, str]:
     return parse_pairs(items or [], "--key", "forces=my_forces")
 
 
-def parse_pairs(items: Sequence[str], flag: str, example: str) -> dict[str, str]:
-    """NAME=VALUE options as a mapping."""
-    mapping = {}
-    for item in items:
-        name, _, value = item.partition("=")
-        if not name or not value:
-            raise GeomAttError(f"{flag} {item!r} is not of the form {example}.")
-        mapping[name.strip()] = value.strip()
-    return mapping
+def load_model(model: Path, device: str | None, dtype: str | None) -> AnyPotential:
+    """The model on the chosen device, with its code compiled."""
+    import torch
+
+    from geomatt.model import load
+
+    loaded = load(model, device or ("cuda" if torch.cuda.is_available() else "cpu"), dtype)
+    for member in loaded.members:
+        set_up(member.network.engine(member.engine), member.device.type)
+    return loaded
+
+
+def set_up(engine: Any, device: str) -> None:
+    """Compile what an engine compiles at first use on a CPU, with a message about the seconds it takes."""
+    if device == "cpu" and engine.setup_pending():
+        with console.status("Compiling fast code for this processor, once …"):
+            engine.setup()
+
+
+def read_data(
+    path: str,
+    energy_unit: str | None,
+    length_unit: str | None,
+    keys: Sequence[str] | None,
+    force_unit: str | None = None,
+) -> Dataset:
+    """Structures from a file or by name."""
+    from geomatt.data import read
+
+    return read(
+        path,
+        energy_unit=energy_unit,
+        length_unit=length_unit,
+        force_unit=force_unit,
+        keys=parse_keys(keys),
+    )

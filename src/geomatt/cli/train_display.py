@@ -17,8 +17,7 @@ from geomatt.units import from_ev
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset
-    from geomatt.training import TrainResult
-    from geomatt.training.trainer import Progress as TrainProgress
+    from geomatt.training import TrainProgress, TrainResult
 
 BAR = 24  # characters
 PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw

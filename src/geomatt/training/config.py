@@ -53,7 +53,7 @@ class TrainConfig:
     test: int | None = setting(None, "structures to test on at the end (up to 1000)", group=SPLIT)
     split: str = setting(
         "random",
-        "random, or blocked: stretches of consecutive frames",
+        "kind of split: random, or blocked (stretches of consecutive frames)",
         group=SPLIT,
         choices=("random", "blocked"),
     )
@@ -107,11 +107,13 @@ class TrainConfig:
     )
 
     seed: int = setting(0, "seed of initial weights and data order", group=RUN)
-    device: str = setting("cpu", "cpu or cuda; cuda by default where there is one", group=RUN)
+    device: str = setting("cpu", "where to compute (cuda where there is one, else cpu)", group=RUN)
     dtype: str = setting(
         "float32", "precision: float32 or float64", group=RUN, choices=("float32", "float64")
     )
-    engine: str = setting("auto", "auto, or dense or autograd: plain torch, no compiled code", group=RUN)
+    engine: str = setting(
+        "auto", "how to compute (auto), or dense or autograd: plain torch, no compiled code", group=RUN
+    )
 
     def __post_init__(self) -> None:
         for name in ("keys", "reference", "network"):

@@ -1,4 +1,4 @@
-"""Tables for what models say about themselves, their errors and their attention."""
+"""Tables of a model's description, its errors and its attention."""
 
 from __future__ import annotations
 
@@ -10,21 +10,11 @@ from rich.table import Table
 from geomatt.analysis.bonds import BondScore
 from geomatt.elements import symbols
 from geomatt.evaluation.result import Errors, EvaluationResult
+from geomatt.model import Potential
 from geomatt.model.files import describe, fingerprint
-from geomatt.model.potential import Potential
 from geomatt.units import from_ev
 
-CONFIG_NAMES = {
-    "orders": "attention orders",
-    "layers": "layers",
-    "features": "atom features",
-    "overlap_features": "overlap features (k = 2)",
-    "gamma": "γ (1/Å²)",
-    "d_max": "grid ends at (Å)",
-    "spacing": "grid spacing (Å)",
-    "bias": "bias in overlaps",
-}
-LONG = 100  # characters of a value, such as the frames of a split, that nobody would read here
+LONG = 100  # characters; longer values, such as the frames of a split, are cut
 
 
 def info_table(potential: Potential, path: str) -> Table:
@@ -48,7 +38,10 @@ def info_table(potential: Potential, path: str) -> Table:
         ("energy scale (eV)", f"{normalisation.scale:.6f}"),
         ("energies of atoms (eV)", reference or "none"),
     ]
-    rows += [(name, described["config"][key]) for key, name in CONFIG_NAMES.items()]
+    rows += [
+        (name, f"{described['config'][name]}  ({field.metadata['help']})")
+        for name, field in potential.network.config.settings().items()
+    ]
     rows += list(_flat(potential.record))
     for name, value in rows:
         table.add_row(name, _words(value))

@@ -1,0 +1,68 @@
+"""`geomatt attention`: the picture of a model's attention in a structure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geomatt.cli.console import output
+from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, Key, LengthUnit, Model, load_model, read_data
+from geomatt.errors import GeomAttError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: geomatt attention runs/ethanol ethanol.xyz -o attention.png")(attention)
+
+
+def attention(
+    model: Model,
+    structure: Annotated[str, typer.Argument(help="A file with the structure.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The figure: .png, .pdf or .svg.")] = Path(
+        "attention.png"
+    ),
+    frame: Annotated[int, typer.Option(help="Which structure of the file; -1 is the last.")] = 0,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Also write the matrices as JSON.", show_default=False)
+    ] = None,
+    npz_file: Annotated[
+        Path | None, typer.Option("--npz", help="Also write the matrices as npz.", show_default=False)
+    ] = None,
+    length_unit: LengthUnit = None,
+    keys: Key = None,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Draw a model's attention in a structure beside its distances and covalent bonds.
+
+    Writes two figures: the matrices, and the molecule with its strongest pairs (FIG_molecule.png).
+
+    The table says how well each matrix ranks bonded pairs first.
+    """
+    from geomatt.analysis import attention as compute
+    from geomatt.analysis import attention_figure, bond_scores, molecule_figure
+    from geomatt.analysis.export import write_json, write_npz
+    from geomatt.cli.model_tables import bond_table
+    from geomatt.data.files import require_writable
+
+    beside = out.with_name(f"{out.stem}_molecule{out.suffix}")
+    for path in (out, beside, json_file, npz_file):
+        if path is not None:
+            require_writable(path)
+    loaded = load_model(model, device, dtype)
+    dataset = read_data(structure, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    if not -len(dataset) <= frame < len(dataset):
+        raise GeomAttError(f"There is no structure {frame}: {structure} has {len(dataset)}, counted from 0.")
+    chosen = dataset[frame]
+    records = compute(loaded, chosen)
+    output.print(bond_table(bond_scores(records, chosen)))
+    attention_figure(records, chosen, out)
+    molecule_figure(records, chosen, beside)
+    written = [("matrices", out), ("molecule", beside)]
+    if json_file is not None:
+        written.append(("values", write_json(records, chosen, json_file)))
+    if npz_file is not None:
+        written.append(("values", write_npz(records, chosen, npz_file)))
+    output.print("\n".join(f"{what}: {path}" for what, path in written), soft_wrap=True, highlight=False)

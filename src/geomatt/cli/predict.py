@@ -1,0 +1,61 @@
+"""`geomatt predict`: energies and forces of structures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from geomatt.cli.console import output, progress_bar
+from geomatt.cli.options import (
+    WITHOUT_LABELS,
+    BatchSize,
+    Device,
+    Dtype,
+    Key,
+    LengthUnit,
+    Model,
+    load_model,
+    read_data,
+)
+from geomatt.errors import GeomAttError
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: geomatt predict runs/ethanol frames.xyz -o predicted.extxyz")(predict)
+
+
+def predict(
+    model: Model,
+    structures: Annotated[str, typer.Argument(help="Structures: any file that can be read.")],
+    out: Annotated[Path, typer.Option("-o", "--out", help="The .extxyz file to write.", show_default=False)],
+    length_unit: LengthUnit = None,
+    keys: Key = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    batch: BatchSize = 32,
+) -> None:
+    """Predict energy, forces and atomic energies (eV, Å) for structures, into an extxyz file.
+
+    A committee adds its spread. Existing output is replaced, the input never.
+    """
+    from geomatt.data.files import require_writable
+    from geomatt.evaluation import write_predictions
+
+    if out.exists() and Path(structures).exists() and out.samefile(structures):
+        raise GeomAttError(f"{out} is the input. Name another file for the output.")
+    if out.suffix.lower() not in (".xyz", ".extxyz"):
+        raise GeomAttError(f"Cannot write {out}: the name must end in .extxyz or .xyz.")
+    require_writable(out)
+    loaded = load_model(model, device, dtype)
+    dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    with progress_bar("predicting", len(dataset)) as progress:
+        predictions = loaded.predict(dataset, batch_size=batch, progress=progress)
+    write_predictions(dataset, predictions, out)
+    output.print(
+        f"{len(dataset)} structures with energy, forces and atomic energies: {out}",
+        soft_wrap=True,
+        highlight=False,
+    )
