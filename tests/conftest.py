@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
 
 settings.register_profile("geomatt", deadline=None, derandomize=True, max_examples=15)
@@ -23,9 +23,9 @@ def real_data() -> Path:
     return Path(path)
 
 
-def small_config(**changes) -> ModelConfig:
+def small_config(**changes) -> GeometricAttentionConfig:
     """A model small enough for tests."""
-    return ModelConfig(
+    return GeometricAttentionConfig(
         **{"elements": (1, 6, 8), "layers": 2, "features": 8, "overlap_features": 16, **changes}
     )
 

@@ -62,4 +62,4 @@ def tiny_config(**changes: object) -> TrainConfig:
         **TINY, "train": 20, "val": 10, "test": 5, "epochs": 4, "batch": 8, "ema_decay": 0.9,
         "learning_rate": 3e-3, "warmup": 0,
     }  # fmt: skip
-    return TrainConfig(**{**settings, **changes})  # type: ignore[arg-type]
+    return TrainConfig.from_dict({**settings, **changes})

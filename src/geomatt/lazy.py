@@ -20,4 +20,7 @@ def lazy_names(
         setattr(importlib.import_module(package), name, value)  # found at once from now on
         return value
 
-    return get, lambda: sorted(modules)
+    def names() -> list[str]:
+        return sorted({*vars(importlib.import_module(package)), *modules})
+
+    return get, names

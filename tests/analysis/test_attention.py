@@ -9,7 +9,15 @@ import pytest
 import torch
 from oracle import oracle_energy
 
-from geomatt import Committee, Dataset, GeomAttError, ModelConfig, Potential, Structure, attention, save
+from geomatt import (
+    Committee,
+    Dataset,
+    GeomAttError,
+    Potential,
+    Structure,
+    attention,
+    save,
+)
 from geomatt.analysis import (
     attention_figure,
     auroc,
@@ -21,9 +29,11 @@ from geomatt.analysis import (
 from geomatt.analysis.bonds import COVALENT_RADII, symmetrised
 from geomatt.analysis.export import write_json, write_npz
 from geomatt.analysis.projection import flat_view
-from geomatt.model import AttentionRecord, GeometricAttention, Normalisation
+from geomatt.model import AttentionRecord, Normalisation
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 
-CONFIG = ModelConfig(
+CONFIG = GeometricAttentionConfig(
     elements=(1, 6, 8), orders=(2, 2, 3), layers=2, features=8, overlap_features=16, gamma=8.0,
     d_max=3.0, spacing=0.25,
 )  # fmt: skip

@@ -24,7 +24,7 @@ from geomatt.bench.timing import Contender, Ratio, Timing, measure
 from geomatt.bench.training import new_network
 from geomatt.cli import app
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def test_ratio_pairs_rounds():
 
 def test_operations_of_the_paper_model():
     """Counted by hand for one layer of k = 2 and one of k = 3."""
-    config = ModelConfig(
+    config = GeometricAttentionConfig(
         (1,), orders=(2, 3), layers=1, features=4, overlap_features=8, d_max=1.0, spacing=0.1
     )
     work = energy_and_forces(config, atoms=3)

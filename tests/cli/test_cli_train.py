@@ -14,8 +14,8 @@ from geomatt.cli import main
 from geomatt.cli.train_display import live_progress
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
-from geomatt.training.history import Row
-from geomatt.training.trainer import Progress
+from geomatt.training.history import EpochRow
+from geomatt.training.loop import TrainProgress
 
 TINY = ["--features", "8", "--overlap-features", "16", "--orders", "2,3", "--layers", "2", "--batch", "8"]
 SIZES = ["--train", "20", "--val", "10"]
@@ -89,7 +89,7 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     settings = read_settings(tmp_path / "moved/config.toml")
     assert settings["recipe"] == "paper"
     assert settings["unfreeze"] == ("overlaps", "embedding")
-    assert settings["features"] == 8
+    assert settings["network"]["features"] == 8
     status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2)
     assert status == 0, err
     assert len(history(tmp_path / "moved")) == 2
@@ -216,8 +216,8 @@ def test_tensorboard_gets_every_epoch(geomatt, data, tmp_path, monkeypatch):
 
 
 def test_progress_line(capsys):
-    row = Row(3, 1e-3, 2.0, 3.0, 0.1, 0.2, 0.3, 0.4, 5.0)
-    shown = Progress(3, 10, 0.3, row, True, 3, 5.0, 12.0, "kcal/mol")
+    row = EpochRow(3, 1e-3, 2.0, 3.0, 0.1, 0.2, 0.3, 0.4, 5.0)
+    shown = TrainProgress(3, 10, 0.3, row, True, 3, 5.0, 12.0, "kcal/mol")
     with live_progress() as show:
         show(shown)  # without a terminal: a line
     err = capsys.readouterr().err

@@ -13,16 +13,20 @@ import torch
 from authors_checkpoint import write_checkpoint
 from typer.testing import CliRunner
 
-from geomatt import Dataset, GeomAttError, ModelConfig, Potential, Structure, load, save
+from geomatt import Dataset, GeomAttError, Potential, Structure, load, save
 from geomatt.cli import app
 from geomatt.data import write
-from geomatt.model import GeometricAttention, Normalisation
+from geomatt.model import Normalisation
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.units import ENERGY_IN_EV
 
 pytest.importorskip("ase")
 
-CONFIG = ModelConfig(elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0,
-                     d_max=3.0, spacing=0.25)  # fmt: skip
+CONFIG = GeometricAttentionConfig(
+    elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0, d_max=3.0,
+    spacing=0.25,
+)  # fmt: skip
 
 
 def run(*arguments: object) -> str:
@@ -103,7 +107,7 @@ def test_evaluate_refuses(place, data):
     with pytest.raises(GeomAttError, match="Unknown energy unit"):
         run("evaluate", place, place / "water.extxyz", "--unit", "parsec")
     write(data[:3], place / "seen.extxyz")
-    with pytest.raises(GeomAttError, match="--include-trained"):
+    with pytest.raises(GeomAttError, match="include_trained"):
         run("evaluate", place, place / "seen.extxyz")
     with pytest.raises(GeomAttError, match="form"):
         run("evaluate", place, place / "water.extxyz", "--key", "energy")
@@ -212,7 +216,7 @@ def test_import_authors_with_training_data(tmp_path):
     assert potential.elements == (1, 6)
     assert potential.normalisation.shift == pytest.approx(frames.energies.mean())
     assert potential.normalisation.scale == pytest.approx(frames.energies.std())
-    with pytest.raises(GeomAttError, match="--include-trained"):
+    with pytest.raises(GeomAttError, match="include_trained"):
         run("evaluate", tmp_path / "m.safetensors", tmp_path / "train.extxyz")
     mixed = Dataset.from_structures(
         [Structure(np.array([1]), np.zeros((1, 3)), 1.0), Structure(np.array([6]), np.zeros((1, 3)), 2.0)]

@@ -8,13 +8,25 @@ import numpy as np
 import pytest
 import torch
 
-from geomatt import Committee, Dataset, GeomAttError, ModelConfig, Potential, Structure, evaluate, save
+from geomatt import (
+    Committee,
+    Dataset,
+    GeomAttError,
+    Potential,
+    Structure,
+    evaluate,
+    save,
+)
 from geomatt.evaluation import parity_plot
-from geomatt.model import GeometricAttention, Normalisation
+from geomatt.model import Normalisation
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.units import ENERGY_IN_EV
 
-CONFIG = ModelConfig(elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0,
-                     d_max=3.0, spacing=0.25)  # fmt: skip
+CONFIG = GeometricAttentionConfig(
+    elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0, d_max=3.0,
+    spacing=0.25,
+)  # fmt: skip
 
 
 def make(seed=0, **record) -> Potential:
@@ -83,7 +95,7 @@ def test_trained_frames_are_left_out_and_counted():
     everything = evaluate(potential, frames, exclude_trained=False)
     assert (len(everything.data), everything.trained) == (6, 2)
     assert everything.to_dict()["trained_frames"] == {"count": 2, "included": True}
-    with pytest.raises(GeomAttError, match="--include-trained"):
+    with pytest.raises(GeomAttError, match="include_trained"):
         evaluate(potential, frames, indices=[0, 5])
     assert len(evaluate(potential, frames, indices=[0, 1]).data) == 1
     with pytest.raises(GeomAttError, match="below the number"):

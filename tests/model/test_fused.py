@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 import torch
-
-from geomatt.model.geometric_attention.config import ModelConfig
 from geomatt.model.geometric_attention.dense.program import DenseProgram
+
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.training.loss import Loss, loss_slopes
 
@@ -65,10 +65,12 @@ def fused() -> ModuleType:
     return fused
 
 
-def problem(bias: bool = True, orders: tuple[int, ...] = (2, 3, 4)) -> tuple[ModelConfig, dict[str, Any]]:
+def problem(
+    bias: bool = True, orders: tuple[int, ...] = (2, 3, 4)
+) -> tuple[GeometricAttentionConfig, dict[str, Any]]:
     """Two networks, with padding atoms, an odd number of everything, and data sets larger than a batch."""
     torch.manual_seed(0)
-    config = ModelConfig(
+    config = GeometricAttentionConfig(
         (1, 6, 8), orders=orders, layers=2, features=20, overlap_features=12, gamma=4.0, d_max=3.0,
         spacing=0.2, bias=bias,
     )  # fmt: skip
@@ -93,7 +95,7 @@ def problem(bias: bool = True, orders: tuple[int, ...] = (2, 3, 4)) -> tuple[Mod
 
 
 def reference(
-    config: ModelConfig, data: dict[str, Any], loss: Loss, forces: bool
+    config: GeometricAttentionConfig, data: dict[str, Any], loss: Loss, forces: bool
 ) -> tuple[torch.Tensor, ...]:
     """The gradient and the errors in float64."""
     member = torch.arange(2, device=DEVICE)[:, None]
@@ -178,7 +180,7 @@ def test_adam_is_torchs(fused: ModuleType) -> None:
 @runs_kernels
 def test_supports(fused: ModuleType) -> None:
     supports = fused.FusedProgram.supports
-    assert supports(ModelConfig((1, 6)), 21)
-    assert not supports(ModelConfig((1, 6)), 65)
-    assert not supports(ModelConfig((1, 6), orders=(2, 5)), 21)
-    assert not supports(ModelConfig((1, 6), layers=6), 21)
+    assert supports(GeometricAttentionConfig((1, 6)), 21)
+    assert not supports(GeometricAttentionConfig((1, 6)), 65)
+    assert not supports(GeometricAttentionConfig((1, 6), orders=(2, 5)), 21)
+    assert not supports(GeometricAttentionConfig((1, 6), layers=6), 21)

@@ -17,17 +17,21 @@ from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file
 
 import geomatt
-from geomatt import Committee, GeomAttError, ModelConfig, Potential, Structure, load, save
-from geomatt.model import GeometricAttention, Normalisation, files
+from geomatt import Committee, GeomAttError, Potential, Structure, load, save
+from geomatt.model import Normalisation, files
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.network import GeometricAttention
 
-CONFIG = ModelConfig(elements=(1, 6, 8), orders=(2, 3), layers=2, features=8, overlap_features=16, gamma=8.0,
-                     d_max=3.0, spacing=0.25)  # fmt: skip
+CONFIG = GeometricAttentionConfig(
+    elements=(1, 6, 8), orders=(2, 3), layers=2, features=8, overlap_features=16, gamma=8.0, d_max=3.0,
+    spacing=0.25,
+)  # fmt: skip
 RECORD = {"seed": 3, "split": {"train": [0, 2], "val": [1]}, "data_hash": "abc", "lr": 1e-3, "note": "ä"}
 
 
 def make(dtype=torch.float32, seed=0, **config) -> Potential:
     torch.manual_seed(seed)
-    network = GeometricAttention(ModelConfig(**(CONFIG.to_dict() | config))).to(dtype)
+    network = GeometricAttention(GeometricAttentionConfig(**(CONFIG.to_dict() | config))).to(dtype)
     return Potential(network, Normalisation(-4214.123456789012, 0.18, {6: -1.5}), dict(RECORD))
 
 
@@ -127,7 +131,7 @@ def test_directories(tmp_path):
     prediction = committee.predict([molecule()])[0]
     assert prediction.energy_spread > 0
     (run / "member_3").mkdir()
-    with pytest.raises(GeomAttError, match=r"member_3 .*--resume"):
+    with pytest.raises(GeomAttError, match=r"member_3 .*`resume`"):
         load(run)
     save(make(seed=7), run / "model.safetensors")
     assert isinstance(load(run), Potential)

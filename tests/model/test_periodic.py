@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
+from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.model.geometric_attention.sparse.program import (
+from geomatt.model.geometric_attention.sparse.engine import (
     interaction_radius,
     sparse_atomic_energies,
     sparse_energy_and_forces,
@@ -22,7 +23,7 @@ PERIODIC = (True, True, True)
 def net():
     torch.manual_seed(0)
     network = GeometricAttention(
-        ModelConfig((1, 6, 8), features=24, overlap_features=32, bias=False)
+        GeometricAttentionConfig((1, 6, 8), features=24, overlap_features=32, bias=False)
     ).double()
     with torch.no_grad():
         for parameter in network.overlaps.parameters():
@@ -61,7 +62,7 @@ def test_energy_is_extensive(net, crystal, times):
 def test_images_are_summed_as_the_network_would(net, crystal):
     """The middle cell of a finite crystal: with one layer of order 3 an atom sees twice the radius."""
     torch.manual_seed(0)
-    config = ModelConfig((1, 6, 8), orders=(2, 3), layers=1, d_max=2.5, features=8, bias=False)
+    config = GeometricAttentionConfig((1, 6, 8), orders=(2, 3), layers=1, d_max=2.5, features=8, bias=False)
     small = GeometricAttention(config).double()
     reach = 2 * interaction_radius(config, torch.float64)
     numbers, positions, cell = crystal
@@ -69,7 +70,7 @@ def test_images_are_summed_as_the_network_would(net, crystal):
     moved = moved - torch.tensor([3.0, 3.0, 3.0], dtype=torch.float64) @ cell
     near = torch.cdist(positions, moved).min(0).values <= reach
     middle = torch.cdist(positions, moved[near]).argmin(1)
-    finite = small(many[near][None], moved[near][None])[0][middle]
+    finite = small(Batch(many[near][None], moved[near][None]))[0][middle]
     periodic = sparse_atomic_energies(small, *crystal[:2], None, cell, PERIODIC)
     torch.testing.assert_close(periodic, finite, rtol=1e-11, atol=1e-12)
 
@@ -152,7 +153,7 @@ def test_float32_keeps_its_digits_far_from_the_origin(net, crystal):
 
 
 def test_bias_is_refused(crystal):
-    biased = GeometricAttention(ModelConfig((1, 6, 8), features=4, overlap_features=8)).double()
+    biased = GeometricAttention(GeometricAttentionConfig((1, 6, 8), features=4, overlap_features=8)).double()
     with pytest.raises(GeomAttError, match="acts at any distance"):
         sparse_energy_and_forces(biased, *crystal, PERIODIC)
 

@@ -9,17 +9,18 @@ import pytest
 import torch
 from oracle import oracle_energy_and_forces
 
+from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.config import ModelConfig
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.model.geometric_attention.sparse.layout import PairLayout
-from geomatt.model.geometric_attention.sparse.program import (
+from geomatt.model.geometric_attention.sparse.engine import (
     BLOCK_BYTES,
     interaction_radius,
     pair_layout,
     sparse_atomic_energies,
     sparse_energy_and_forces,
 )
+from geomatt.model.geometric_attention.sparse.layout import PairLayout
 from geomatt.model.neighbours import NeighbourList, neighbour_list
 
 SMALL = {"features": 12, "overlap_features": 16, "layers": 2}
@@ -48,7 +49,7 @@ CONFIGS = {
 def network(dtype=torch.float64, loud=2.0, elements=(1, 6, 7, 8), **options):
     """A network whose attention matters: fresh ones are dominated by the embedding."""
     torch.manual_seed(0)
-    net = GeometricAttention(ModelConfig(elements, **options)).to(dtype)
+    net = GeometricAttention(GeometricAttentionConfig(elements, **options)).to(dtype)
     with torch.no_grad():
         net.softplus_shift.fill_(math.log(2.0))  # a fresh network has it in float32
         for parameter in net.overlaps.parameters():
@@ -66,7 +67,7 @@ def cloud(atoms, seed=0, density=0.1, elements=(1, 6, 7, 8)):
 
 def dense(net, numbers, positions):
     r = positions.detach()[None].to(net.mu.dtype).requires_grad_()
-    atomic = net(numbers[None], r)[0]
+    atomic = net(Batch(numbers[None], r))[0]
     (gradient,) = torch.autograd.grad(atomic.sum(), r)
     return atomic.detach(), -gradient[0]
 
@@ -176,7 +177,7 @@ def test_gradients_of_parameters():
     weights = torch.randn(25, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     parameters = dict(net.named_parameters())
     expected = torch.autograd.grad(
-        (weights * net(numbers[None], positions[None])[0]).sum(), parameters.values()
+        (weights * net(Batch(numbers[None], positions[None]))[0]).sum(), parameters.values()
     )
     found = torch.autograd.grad(
         (weights * sparse_atomic_energies(net, numbers, positions)).sum(), parameters.values()
@@ -224,7 +225,7 @@ def test_unknown_elements_are_refused():
 
 
 def test_radius_follows_precision():
-    config = ModelConfig((1,))
+    config = GeometricAttentionConfig((1,))
     assert interaction_radius(config, torch.float64) == pytest.approx(6.364, abs=1e-3)
     assert interaction_radius(config, torch.float32) == pytest.approx(5.963, abs=1e-3)
 

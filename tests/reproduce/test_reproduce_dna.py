@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from geomatt.training.trainer import Run
 from scripts_path import load_script
 
 from geomatt.analysis import bond_matrix
@@ -13,7 +14,6 @@ from geomatt.reproduce import Settings, dna, get, run_experiment, silent
 from geomatt.reproduce.dna import Scale, segment_split
 from geomatt.reproduce.dna_attention import HYDROGEN_BONDS, PAIR, decode, encode, truths
 from geomatt.reproduce.report import blocks
-from geomatt.training.trainer import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
 TINY = Scale(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, SMALL)

@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
+from geomatt.training.trainer import Run
 from typer.testing import CliRunner
 
 from geomatt.cli import app
@@ -19,7 +20,6 @@ from geomatt.reproduce.md17 import Bench, Member, Scale, groups
 from geomatt.reproduce.packing import pack_results, unpack_results
 from geomatt.reproduce.published import GEOMATT, no_worse, spread
 from geomatt.reproduce.report import blocks, update_page
-from geomatt.training.trainer import Run
 
 SMALL = {"features": 8, "overlap_features": 16, "spacing": 0.5, "layers": 1}
 TINY = Scale(10, 2, {"paper": 2, "fast": 2, "transfer": 1}, 4, overhead=1e9, model=SMALL)

@@ -9,11 +9,22 @@ from conftest import small_network
 
 ase = pytest.importorskip("ase")
 
-from geomatt import Committee, GeomAttCalculator, GeomAttError, ModelConfig, Potential, Structure, save  # noqa: E402
-from geomatt.model import GeometricAttention, Normalisation  # noqa: E402
+from geomatt import (  # noqa: E402
+    Committee,
+    GeomAttCalculator,
+    GeomAttError,
+    Potential,
+    Structure,
+    save,
+)
+from geomatt.model import Normalisation  # noqa: E402
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig  # noqa: E402
+from geomatt.model.geometric_attention.network import GeometricAttention  # noqa: E402
 
-CONFIG = ModelConfig(elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0,
-                     d_max=3.0, spacing=0.25)  # fmt: skip
+CONFIG = GeometricAttentionConfig(
+    elements=(1, 6, 8), orders=(2, 3), layers=1, features=8, overlap_features=16, gamma=8.0, d_max=3.0,
+    spacing=0.25,
+)  # fmt: skip
 
 
 def make(seed=0, dtype=torch.float64) -> Potential:

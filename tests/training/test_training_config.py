@@ -9,7 +9,7 @@ import pytest
 
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig, read_settings, resolve
-from geomatt.training.prepare import make_splits, resolve_sizes
+from geomatt.training.dataset import make_splits, resolve_sizes
 from geomatt.training.recipes import RECIPES, learning_rates
 
 
@@ -19,11 +19,10 @@ def test_configuration_file_holds_every_setting(tmp_path):
         keys={"forces": "my forces"},
         reference={"1": -13.6},
         learning_rate=1e-5,
-        orders=(2, 3, 5),
         unfreeze=("overlaps",),
         member=2,
         folds=3,
-        bias=False,
+        network={"orders": (2, 3, 5), "bias": False},
     )
     path = tmp_path / "config.toml"
     path.write_text(config.to_toml(), encoding="utf-8")

@@ -9,10 +9,11 @@ from training_toy import TINY, mixture, molecule, tiny_config
 from geomatt.data import random_split
 from geomatt.errors import GeomAttError
 from geomatt.model import Committee, load
-from geomatt.training import run, train
+from geomatt.training import train, train_members
 from geomatt.training.config import TrainConfig, read_settings
+from geomatt.training.dataset import make_splits
 from geomatt.training.members import spread
-from geomatt.training.prepare import base_settings, load_base, make_splits
+from geomatt.training.start import base_settings, load_base
 
 SPLIT = random_split(40, 20, 10, 5)
 
@@ -24,7 +25,9 @@ class Stop(Exception):
 def test_members_differ_and_form_a_committee(tmp_path):
     config = tiny_config(members=3, epochs=2)
     seen = []
-    results = run(molecule(), make_splits(config, 40), config, tmp_path / "run", callback=seen.append)
+    results = train_members(
+        molecule(), make_splits(config, 40), config, tmp_path / "run", callback=seen.append
+    )
     assert [r.folder.name for r in results] == ["member_0", "member_1", "member_2"]
     assert {(p.member, p.members) for p in seen} == {(0, 3), (1, 3), (2, 3)}
     committee = load(tmp_path / "run")
@@ -35,13 +38,13 @@ def test_members_differ_and_form_a_committee(tmp_path):
     assert mean > deviation > 0
     # A member's own configuration repeats it.
     again = TrainConfig.from_dict(read_settings(tmp_path / "run/member_1/config.toml"))
-    (result,) = run(molecule(), make_splits(again, 40), again, tmp_path / "one")
+    (result,) = train_members(molecule(), make_splits(again, 40), again, tmp_path / "one")
     assert torch.equal(result.potential.network.state_dict()["W"], second)
 
 
 def test_folds_validate_on_disjoint_parts(tmp_path):
     config = tiny_config(folds=3, epochs=1)
-    results = run(molecule(), make_splits(config, 40), config, tmp_path / "run")
+    results = train_members(molecule(), make_splits(config, 40), config, tmp_path / "run")
     parts = [set(r.potential.record["split"]["validation"].split(",")) for r in results]
     assert len(parts) == 3
     assert all(len(r.potential.record["trained_frames"]) == 30 for r in results)
@@ -51,17 +54,19 @@ def test_folds_validate_on_disjoint_parts(tmp_path):
 def test_members_resume_where_they_stopped(tmp_path):
     config = tiny_config(members=2, epochs=3)
     splits = make_splits(config, 40)
-    whole = run(molecule(), splits, config, tmp_path / "whole")
+    whole = train_members(molecule(), splits, config, tmp_path / "whole")
 
     def stop_in_second(progress):
         if progress.member == 1 and progress.epoch == 2:
             raise Stop
 
     with pytest.raises(Stop):
-        run(molecule(), splits, config, tmp_path / "cut", callback=stop_in_second, checkpoint_every=0)
-    with pytest.raises(GeomAttError, match="--resume"):
-        run(molecule(), splits, config, tmp_path / "cut")
-    cut = run(molecule(), splits, config, tmp_path / "cut", resume=True)
+        train_members(
+            molecule(), splits, config, tmp_path / "cut", callback=stop_in_second, checkpoint_every=0
+        )
+    with pytest.raises(GeomAttError, match="`resume`"):
+        train_members(molecule(), splits, config, tmp_path / "cut")
+    cut = train_members(molecule(), splits, config, tmp_path / "cut", resume=True)
     assert [r.already_finished for r in cut] == [True, False]
     for one, other in zip(whole, cut, strict=True):
         states = one.potential.network.state_dict(), other.potential.network.state_dict()

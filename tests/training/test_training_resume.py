@@ -19,7 +19,7 @@ from training_toy import history, molecule, npz, tiny_config
 from geomatt.data import random_split
 from geomatt.errors import GeomAttError
 from geomatt.model import load
-from geomatt.training import Interrupted, checkpoint, train
+from geomatt.training import Interrupted, checkpoint, folder, train
 
 SPLIT = random_split(40, 20, 10, 5)
 COMMAND = [sys.executable, "-m", "geomatt"]
@@ -63,7 +63,7 @@ def stop_at(when: int):
 @pytest.mark.parametrize("segment", [1, 50])
 def test_resumed_is_the_same_as_uninterrupted(tmp_path, monkeypatch, changes, segment):
     # With segments of one step the run is also cut, and its checkpoint written, inside an epoch.
-    monkeypatch.setattr("geomatt.training.trainer.SEGMENT", segment)
+    monkeypatch.setattr("geomatt.training.loop.SEGMENT", segment)
     config = tiny_config(epochs=5, **changes)
     train(molecule(), SPLIT, config, tmp_path / "whole")
     for when in (1, 2 * segment if segment == 1 else 2):
@@ -120,7 +120,7 @@ def test_changed_data_or_settings_are_refused(tmp_path):
 
 def test_damaged_checkpoints_are_named(tmp_path):
     train(molecule(), SPLIT, tiny_config(epochs=1), tmp_path / "run")
-    path = tmp_path / "run" / checkpoint.FILE
+    path = tmp_path / "run" / folder.CHECKPOINT
     body = path.read_bytes()
     for spoiled in (b"", body[:100], body[:-10], b"x" * 200):
         path.write_bytes(spoiled)
@@ -224,7 +224,7 @@ def test_a_file_that_cannot_grow_is_a_clear_error(tmp_path):
 
 def test_checkpoint_header_is_plain_json(tmp_path):
     train(molecule(), SPLIT, tiny_config(epochs=1), tmp_path / "run")
-    body = (tmp_path / "run" / checkpoint.FILE).read_bytes()
+    body = (tmp_path / "run" / folder.CHECKPOINT).read_bytes()
     length = int.from_bytes(body[:8], "little")
     header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["geomatt_checkpoint"])
     assert header["counters"]["epoch"] == 1

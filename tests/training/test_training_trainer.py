@@ -15,8 +15,8 @@ from geomatt.errors import GeomAttError
 from geomatt.model import load
 from geomatt.training import checkpoint, train
 from geomatt.training.config import TrainConfig, read_settings
+from geomatt.training.loop import epoch_order
 from geomatt.training.step import Stepper
-from geomatt.training.trainer import epoch_order
 
 SPLIT = random_split(40, 20, 10, 5)
 
@@ -94,7 +94,7 @@ def test_mixed_molecules(tmp_path):
 def test_missing_forces_need_a_word(tmp_path):
     full = molecule()
     data = Dataset(full.numbers, full.positions, full.offsets, energies=full.energies)
-    with pytest.raises(GeomAttError, match="--energy-only"):
+    with pytest.raises(GeomAttError, match="energy_only"):
         train(data, SPLIT, tiny_config(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
     result = train(data, SPLIT, tiny_config(energy_only=True), tmp_path / "run")
@@ -186,7 +186,7 @@ def test_existing_folder_is_not_touched(tmp_path):
     (tmp_path / "run").mkdir()
     train(molecule(), SPLIT, tiny_config(epochs=1), tmp_path / "run")  # empty is fine
     before = {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()}
-    with pytest.raises(GeomAttError, match="--resume"):
+    with pytest.raises(GeomAttError, match="`resume`"):
         train(molecule(), SPLIT, tiny_config(epochs=1), tmp_path / "run")
     assert {p.name: p.read_bytes() for p in (tmp_path / "run").iterdir()} == before
     (tmp_path / "file").write_text("x")

@@ -48,7 +48,10 @@ class AutogradEngine(Engine):
             energy = atomic.sum(-1)
             found = None
             if forces:
-                (slope,) = torch.autograd.grad(energy.sum(), positions, create_graph=gradient)
+                # A structure of one atom may not use its position: its force is zero.
+                (slope,) = torch.autograd.grad(
+                    energy.sum(), positions, create_graph=gradient, materialize_grads=True
+                )
                 found = -slope
         if not gradient:
             return AutogradEvaluation(energy.detach(), atomic.detach(), found)
@@ -56,8 +59,7 @@ class AutogradEngine(Engine):
 
     def gradient(self, evaluation: AutogradEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
         outputs, slopes = [evaluation.energy], [by_energy]
-        if by_forces is not None:
-            assert evaluation.forces is not None
+        if by_forces is not None and evaluation.forces is not None and evaluation.forces.requires_grad:
             outputs.append(evaluation.forces)
             slopes.append(by_forces)
         weights = [evaluation.weights[name] for name in self.names]

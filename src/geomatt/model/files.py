@@ -25,7 +25,7 @@ from geomatt.model.committee import Committee
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
-from geomatt.model.registry import NETWORKS, network_class
+from geomatt.model.registry import known_kinds, network_class
 from geomatt.model.zoo import find_shipped, unknown_name_hint
 
 FORMAT = 1
@@ -119,10 +119,10 @@ def read_contents(content: bytes, path: Path) -> Contents:
         raise GeomAttError(f"{path} is damaged ({error}). Use a fresh copy of the file.") from error
     for step in range(version, FORMAT):
         header, tensors = UPGRADES[step](header, tensors)
-    if header.get("kind") not in NETWORKS:
+    if header.get("kind") not in known_kinds():
         raise GeomAttError(
             f"{path} holds a model of kind {header.get('kind')!r}, which this version does not know "
-            f"(it knows {', '.join(NETWORKS)}). Upgrade with: pip install --upgrade geomatt"
+            f"(it knows {', '.join(known_kinds())}). Upgrade with: pip install --upgrade geomatt"
         )
     return header, tensors
 

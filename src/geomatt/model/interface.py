@@ -11,6 +11,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import numpy as np
@@ -59,6 +60,8 @@ class Network(nn.Module, ABC):
     per_element: ClassVar[tuple[str, ...]] = ()
     recipe: ClassVar[str] = "fast"  # optimisation settings used by default, see `training.recipes`
     periodic_hint: ClassVar[str] = ""  # what to do where periodic cells are refused
+    # Settings of a small network, for tests and examples.
+    small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     # True if torch.func.vmap can run the network for several members at once.
     vectorises: ClassVar[bool] = True
 

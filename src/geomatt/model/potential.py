@@ -100,6 +100,8 @@ class AnyPotential(ABC):
             self.check(structure, f"structure {number}")
         for message in sorted({m for s in structures for m in self.doubts(s, forces)}):
             warnings.warn(message, stacklevel=2)
+        for member in self.members:
+            member.forget_weights()
         result: list[Prediction] = []
         keep = len(structures) > batch_size
         for start in range(0, len(structures), batch_size):
@@ -204,6 +206,10 @@ class Potential(AnyPotential):
             evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
             self._evaluators[keep] = (present, evaluator)
         return evaluator
+
+    def forget_weights(self) -> None:
+        """Prepare the weights anew at the next evaluation, whatever may have changed them."""
+        self._evaluators.clear()
 
     def _offsets(self, numbers: Tensor) -> Tensor:
         """Per-atom energy offsets (B, N); kept for the last tensor of atomic numbers, as in dynamics."""

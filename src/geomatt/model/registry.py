@@ -49,6 +49,11 @@ def network_config(kind: str) -> type[NetworkConfig]:
     return found
 
 
+def known_kinds() -> list[str]:
+    """Kinds as they stand in model files."""
+    return list(NETWORKS)
+
+
 def network_names() -> list[str]:
     """Short names of all kinds."""
     return [entry.name for entry in NETWORKS.values()]

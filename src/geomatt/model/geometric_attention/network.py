@@ -44,6 +44,7 @@ class GeometricAttention(Network):
         "interactions": ("W", "b"),
     }
     per_element = ("embedding",)
+    small: ClassVar = {"features": 8, "overlap_features": 32, "layers": 2}
     periodic_hint = "Train with `bias` False for periodic structures. "
     config: GeometricAttentionConfig
 

@@ -24,6 +24,7 @@ class SchNet(Network):
     Config = SchNetConfig
     parts: ClassVar = {"readout": ("model.lin1", "model.lin2"), "embedding": ("model.embedding",),
                        "interactions": ("model.interactions",)}  # fmt: skip
+    small: ClassVar = {"features": 16, "filters": 16, "interactions": 2, "gaussians": 20}
     vectorises = False
     config: SchNetConfig
 
@@ -51,16 +52,15 @@ class SchNet(Network):
         model, (structures, atoms) = self.model, batch.numbers.shape
         edges = _edges(structures, atoms, batch.numbers.device)  # (2, B · N · (N − 1))
         h = model.embedding(batch.numbers.reshape(-1))  # (B · N, features)
-        if atoms > 1:
-            r, real = batch.positions.reshape(-1, 3), batch.mask.reshape(-1)
-            squared = (r.index_select(0, edges[0]) - r.index_select(0, edges[1])).square().sum(-1)
-            apart = squared > 0
-            distance = torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
-            pair = real.index_select(0, edges[0]) & real.index_select(0, edges[1])
-            distance = torch.where(pair & (distance < self.config.cutoff), distance, self.config.cutoff)
-            basis = model.distance_expansion(distance)
-            for interaction in model.interactions:
-                h = h + interaction(h, edges, distance, basis)
+        r, real = batch.positions.reshape(-1, 3), batch.mask.reshape(-1)
+        squared = (r.index_select(0, edges[0]) - r.index_select(0, edges[1])).square().sum(-1)
+        apart = squared > 0
+        distance = torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
+        pair = real.index_select(0, edges[0]) & real.index_select(0, edges[1])
+        distance = torch.where(pair & (distance < self.config.cutoff), distance, self.config.cutoff)
+        basis = model.distance_expansion(distance)
+        for interaction in model.interactions:
+            h = h + interaction(h, edges, distance, basis)
         energy = model.lin2(model.act(model.lin1(h))).view(structures, atoms)
         return energy * batch.mask
 

@@ -1,4 +1,4 @@
-"""The compiled sweeps against the plain ones, and what happens where nothing can be compiled."""
+"""The C++ engine against the dense one, and machines where nothing can be compiled."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import torch
 from conftest import random_atoms, small_network
 
 from geomatt.data.batch import Batch
+from geomatt.model.evaluator import Evaluator
 from geomatt.model.geometric_attention.cpu import library as native_library
-from geomatt.model.geometric_attention.cpu.program import NativeProgram, _Program, _Stream
-from geomatt.model.geometric_attention.dense.program import DenseProgram
-from geomatt.model.geometric_attention.inference import Evaluator
+from geomatt.model.geometric_attention.cpu.engine import CompiledEngine, _Program, _Stream
+from geomatt.model.geometric_attention.dense.engine import DenseEngine
+from geomatt.model.geometric_attention.network import GeometricAttention
 
 pytestmark = pytest.mark.skipif(native_library._compiler() is None, reason="no C++ compiler")
 
@@ -35,86 +36,84 @@ def make(orders: tuple[int, ...], features: int, layers: int = 2, dtype=torch.fl
     return network.config, {name: value[None] for name, value in network.state_dict().items()}
 
 
-def labels(atoms: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Energies, forces, and the weights of their errors."""
+def slopes(atoms: int, with_forces: bool) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Derivatives of a loss with respect to energies and forces."""
     generator = torch.Generator().manual_seed(0)
-    shapes = ((2,), (2, atoms, 3), (2,), (2,))
-    return tuple(torch.rand(shape, generator=generator, dtype=torch.float64) for shape in shapes)
+    by_energy = torch.rand((1, 2), generator=generator, dtype=torch.float64)
+    by_forces = torch.rand((1, 2, atoms, 3), generator=generator, dtype=torch.float64)
+    return by_energy, by_forces if with_forces else None
+
+
+def evaluate(engine, parameters, batch: Batch, with_forces=True) -> dict[str, torch.Tensor]:
+    """Atomic energies, forces and a gradient."""
+    found = engine.evaluate(engine.prepare(parameters), batch, gradient=True)
+    given = (
+        None if s is None else s.to(batch.positions.dtype)
+        for s in slopes(batch.numbers.shape[-1], with_forces)
+    )
+    gradient = engine.gradient(found, *given)
+    return {"atomic": found.atomic.clone(), "forces": found.forces.clone(), "gradient": gradient}
 
 
 def compiled(config, parameters, numbers, positions, with_forces=True) -> dict[str, torch.Tensor]:
-    """Energies, forces, attention, gradients and errors by compiled code."""
-    program = NativeProgram(DenseProgram(config))
-    assert program.serves(parameters, positions, keep=True)
-    batch = program.batch(program.weights(parameters), numbers, positions)
-    found = {
-        "atomic": batch.energies(),
-        "alpha": torch.stack(batch.alpha()),
-        "forces": batch.forces().clone(),
-    }
-    energy, forces, *weights = (label.float() for label in labels(numbers.shape[1]))
-    gradient, energy_error, force_error = batch.gradient(energy, forces if with_forces else None, *weights)
-    if force_error is not None:
-        found["force error"] = force_error
-    return {**found, **gradient, "energy error": energy_error}
+    engine, batch = CompiledEngine(config), Batch(numbers, positions).as_member()
+    assert engine.serves(parameters, batch, keep=True)
+    return evaluate(engine, parameters, batch, with_forces)
 
 
 def plain(config, parameters, numbers, positions, with_forces=True) -> dict[str, torch.Tensor]:
-    """The same by the hand-written program in torch, in float64."""
+    """The same by the dense engine, in float64."""
     exact = {n: v if n == "elements" else v.double() for n, v in parameters.items()}
-    program = DenseProgram(config)
-    forward = program.forward(program.prepare(exact), numbers[None], positions[None].double())
-    adjoints = program.adjoints(forward)
-    energy, forces, energy_weight, force_weight = labels(numbers.shape[1])
-    energy_error = forward.atomic[0].sum(-1) - energy
-    found = program.forces(forward, adjoints)[0]
-    slope = (force_weight[:, None, None] * (found - forces))[None] if with_forces else None
-    gradient = program.gradient(forward, adjoints, (energy_weight * energy_error)[None], slope)
-    errors = {"energy error": energy_error} | ({"force error": found - forces} if with_forces else {})
-    values = {"atomic": forward.atomic[0], "alpha": torch.stack(forward.alpha), "forces": found}
-    return {**values, **gradient, **errors}
+    return evaluate(DenseEngine(config), exact, Batch(numbers, positions.double()).as_member(), with_forces)
+
+
+def parts(config, gradient: torch.Tensor) -> dict[str, torch.Tensor]:
+    """A gradient by parameter."""
+    sizes = {n: p.numel() for n, p in GeometricAttention(config).named_parameters()}
+    return dict(zip(sizes, gradient[0].split(list(sizes.values())), strict=True))
+
+
+def assert_same(config, got, wanted):
+    for name in ("atomic", "forces"):
+        assert (got[name] - wanted[name]).abs().max() <= 2e-5 * wanted[name].abs().max() + 1e-7, name
+    mine, theirs = parts(config, got["gradient"]), parts(config, wanted["gradient"])
+    for name, value in theirs.items():
+        assert (mine[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
 
 
 @pytest.mark.parametrize("atoms", [1, 2, 7, 11])
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize(("orders", "features"), CASES)
-def test_compiled_sweeps_are_plain_sweeps(orders, features, layers, atoms):
+def test_compiled_engine_agrees_with_dense_engine(orders, features, layers, atoms):
     given = (*make(orders, features, layers), *structures(atoms))
     config, parameters, numbers, positions = given
-    got, wanted = compiled(config, parameters, numbers, positions.float()), plain(*given)
-    assert set(got) == set(wanted)
-    for name, value in wanted.items():
-        assert got[name].shape == value.shape
-        assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
+    assert_same(config, compiled(config, parameters, numbers, positions.float()), plain(*given))
 
 
 @pytest.mark.parametrize("changes", [{"bias": False}, {"gamma": 8.0}])
-def test_so_they_are_with_other_functions(changes):
+def test_other_basis_functions_and_distant_atoms(changes):
     config, parameters = make((2, 3, 4), 64, **changes)
     numbers, positions = structures(9)
     far = 3.0 * positions  # beyond the last node
     got, wanted = compiled(config, parameters, numbers, far.float()), plain(config, parameters, numbers, far)
-    for name, value in wanted.items():
-        assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
+    assert_same(config, got, wanted)
 
 
-def test_energies_alone_have_gradients_too():
+def test_gradient_of_a_loss_of_energies_alone():
     config, parameters = make((2, 3, 4), 32)
     numbers, positions = structures(6)
     got = compiled(config, parameters, numbers, positions.float(), with_forces=False)
     wanted = plain(config, parameters, numbers, positions, with_forces=False)
-    assert "force error" not in got
-    for name, value in wanted.items():
-        assert (got[name] - value).abs().max() <= 2e-5 * value.abs().max() + 1e-7, name
+    assert_same(config, got, wanted)
 
 
-def test_what_is_not_a_number_stays_so_and_far_away_is_nothing():
+def test_nan_stays_nan_and_distant_atoms_feel_nothing():
     config, parameters = make((2, 3), 32)
     numbers, positions = structures(6)
-    program = NativeProgram(DenseProgram(config))
+    engine = CompiledEngine(config)
     positions[0, 1, 2], positions[1, 0] = torch.nan, 1e30
-    batch = program.batch(program.weights(parameters), numbers, positions.float())
-    atomic, forces = batch.energies(), batch.forces()
+    found = engine.evaluate(engine.prepare(parameters), Batch(numbers, positions.float()).as_member())
+    atomic, forces = found.atomic[0], found.forces[0]
     assert atomic[0].isnan().any()
     assert forces[0].isnan().any()
     assert atomic[1].isfinite().all()
@@ -131,43 +130,43 @@ def test_results_do_not_depend_on_the_threads():
             found.append(compiled(config, parameters, numbers, positions.float()))
     finally:
         torch.set_num_threads(before)
-    for name in ("atomic", "alpha", "forces", "force error"):  # what no product of torch's follows
+    for name in ("atomic", "forces"):  # no product of torch comes after these
         assert all(torch.equal(found[0][name], other[name]) for other in found[1:])
 
 
-def test_others_are_left_to_torch():
-    positions = torch.zeros(1, 3, 3)
+def test_unsupported_networks_are_left_to_torch():
+    three = Batch(torch.ones(1, 1, 3, dtype=torch.int64), torch.zeros(1, 1, 3, 3))
     for config, parameters in (make((3,), 8), make((3,), 32, dtype=torch.float64), make((3,), 32, layers=7)):
-        program = NativeProgram(DenseProgram(config))
-        assert not program.serves(parameters, positions.to(parameters["mu"].dtype), keep=True)
+        batch = Batch(three.numbers, three.positions.to(parameters["mu"].dtype))
+        assert not CompiledEngine(config).serves(parameters, batch, keep=True)
     config, parameters = make((3,), 32)
-    assert not NativeProgram(DenseProgram(config)).serves(parameters, torch.zeros(1, 2000, 3), keep=True)
+    large = Batch(torch.ones(1, 1, 2000, dtype=torch.int64), torch.zeros(1, 1, 2000, 3))
+    assert not CompiledEngine(config).serves(parameters, large, keep=True)
     two = {name: value.expand(2, *value.shape[1:]) for name, value in parameters.items()}
-    assert not NativeProgram(DenseProgram(config)).serves(two, positions, keep=True)
+    assert not CompiledEngine(config).serves(two, three, keep=True)
 
 
-def test_layouts_agree():
-    assert (ctypes.sizeof(_Program), ctypes.sizeof(_Stream)) == (272, 144)  # as in native.cpp
+def test_struct_sizes_agree_with_the_source():
+    assert (ctypes.sizeof(_Program), ctypes.sizeof(_Stream)) == (248, 144)  # as in native.cpp
 
 
-def test_wrong_shapes_and_orders_are_refused():
+def test_wrong_shapes_and_a_second_gradient_are_refused():
     config, parameters = make((2, 3), 32)
     numbers, positions = structures(6)
-    program = NativeProgram(DenseProgram(config))
-    weights = program.weights(parameters)
+    engine = CompiledEngine(config)
+    weights = engine.prepare(parameters)
     with pytest.raises(ValueError, match="positions"):
-        program.batch(weights, numbers, positions[:, :4].float())
-    batch = program.batch(weights, numbers, positions.float())
-    with pytest.raises(RuntimeError, match="after energies"):
-        batch.forces()
-    batch.energies()
-    batch.forces()
-    energy, forces, *others = labels(6)
-    with pytest.raises(ValueError, match="forces"):
-        batch.gradient(energy, forces[:, :3], *others)
+        engine.evaluate(weights, Batch(numbers, positions[:, :4].float()).as_member())
+    found = engine.evaluate(weights, Batch(numbers, positions.float()).as_member(), gradient=True)
+    by_energy, by_forces = slopes(6, True)
+    with pytest.raises(ValueError, match="slopes"):
+        engine.gradient(found, by_energy, by_forces[:, :, :3])
+    engine.gradient(found, by_energy, by_forces)
+    with pytest.raises(RuntimeError, match="after forces"):
+        engine.gradient(found, by_energy, by_forces)
 
 
-def test_a_default_precision_does_not_matter():
+def test_default_precision_of_torch_does_not_matter():
     config, parameters = make((2, 3, 4), 64)
     numbers, positions = structures(7)
     expected = compiled(config, parameters, numbers, positions.float())
@@ -184,22 +183,21 @@ def test_precisions_are_not_mixed():
     network = small_network(orders=(2, 3), overlap_features=32, dtype=torch.float64)
     numbers, positions = structures(30)
     with pytest.raises(RuntimeError):
-        Evaluator(network)(Batch(numbers, positions.float()), forces=True, attention=False)
+        Evaluator(network)(Batch(numbers, positions.float()))
 
 
-def test_evaluation_takes_it_and_gives_the_same_attention():
+def test_evaluations_use_it():
     network = small_network(orders=(2, 3, 4), overlap_features=64, dtype=torch.float32)
     numbers, positions = structures(8)
     batch = Batch(numbers, positions.float())
-    quick, slow = Evaluator(network), Evaluator(network, table=False)
     for forces in (True, False):
-        got, wanted = (e(batch, forces=forces, attention=True) for e in (quick, slow))
-        assert quick._prepared is None  # the plain way was not gone
+        got, wanted = (
+            Evaluator(network, keep=True, engine=e)(batch, forces=forces) for e in ("auto", "dense")
+        )
+        assert isinstance(got.maker, CompiledEngine)
+        assert isinstance(wanted.maker, DenseEngine)
         assert (got.forces is None) == (not forces)
         torch.testing.assert_close(got.atomic, wanted.atomic, rtol=1e-5, atol=1e-6)
-        for mine, theirs in zip(got.attention, wanted.attention, strict=True):
-            for a, b in zip(mine, theirs, strict=True):
-                torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-6)
 
 
 @pytest.fixture
@@ -209,26 +207,26 @@ def anew(monkeypatch, tmp_path):
     return native_library.library.__wrapped__
 
 
-def test_it_is_compiled_once_and_kept(anew, monkeypatch, tmp_path):
+def test_library_is_compiled_once_and_cached(anew, monkeypatch, tmp_path):
     assert isinstance(anew(), ctypes.CDLL)
     (kept,) = (tmp_path / "cache" / "native").iterdir()
     monkeypatch.setattr(native_library, "_compile", lambda *given: pytest.fail("compiled again"))
     assert anew()._name == str(kept)
 
 
-def test_without_torchs_threads_it_has_its_own(anew, monkeypatch):
+def test_library_without_openmp_uses_its_own_threads(anew, monkeypatch):
     config, parameters = make((2, 3), 32)
     numbers, positions = structures(7)
     expected = compiled(config, parameters, numbers, positions.float())
     monkeypatch.setattr(native_library, "OPENMP", ("-fno-such-option",))
     own = anew()
     assert not native_library.to_be_compiled()  # what cannot be made is not asked for again
-    monkeypatch.setattr("geomatt.model.geometric_attention.cpu.program.library", lambda: own)
+    monkeypatch.setattr("geomatt.model.geometric_attention.cpu.engine.library", lambda: own)
     got = compiled(config, parameters, numbers, positions.float())
     assert all(torch.equal(got[name], value) for name, value in expected.items())
 
 
-def test_a_damaged_file_is_made_again(anew):
+def test_damaged_library_is_compiled_again(anew):
     kept = native_library._target(native_library._compiler(), native_library._variants()[0])
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"")
@@ -236,12 +234,12 @@ def test_a_damaged_file_is_made_again(anew):
     assert kept.stat().st_size > 10_000
 
 
-def test_no_compiler_is_no_misfortune(anew, monkeypatch):
+def test_missing_compiler_is_not_an_error(anew, monkeypatch):
     monkeypatch.setenv("CXX", "no-such-compiler")
     assert anew() is None
 
 
-def test_a_compiler_that_fails_is_told_of(anew, monkeypatch, tmp_path):
+def test_failing_compiler_is_reported(anew, monkeypatch, tmp_path):
     broken = tmp_path / "broken"
     broken.write_text('#!/bin/sh\n[ "$1" = --version ] && exit 0\necho "out of order" >&2\nexit 1\n')
     broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
@@ -251,7 +249,7 @@ def test_a_compiler_that_fails_is_told_of(anew, monkeypatch, tmp_path):
     assert not list((tmp_path / "cache" / "native").iterdir())
 
 
-def test_a_cache_that_cannot_be_written_is_told_of(anew, monkeypatch, tmp_path):
+def test_unwritable_cache_is_reported(anew, monkeypatch, tmp_path):
     (tmp_path / "cache").write_text("a file where the folder should be")
     with pytest.warns(RuntimeWarning, match="goes on without it"):
         assert anew() is None

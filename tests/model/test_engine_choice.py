@@ -1,0 +1,45 @@
+"""Choice of engine: neighbour lists and all pairs give the same predictions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from conftest import random_atoms, small_network
+
+from geomatt import Potential, Structure
+from geomatt.model import Normalisation
+from geomatt.model.geometric_attention import engine
+
+
+@pytest.mark.parametrize(("dtype", "relative"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
+@pytest.mark.parametrize("bias", [True, False])
+def test_neighbour_lists_and_all_pairs_agree_at_the_switch(dtype, relative, bias, monkeypatch):
+    for atoms in (78, 84):
+        numbers, positions = random_atoms(atoms, seed=atoms, spread=4.0)
+        structure = Structure(numbers.numpy(), positions.numpy())
+        answers = []
+        for limit in (0, 80, 1000):  # neighbour lists, as shipped, all pairs
+            monkeypatch.setattr(engine, "DENSE_ATOMS", {"cpu": limit})
+            network = small_network(orders=(2, 3, 4), bias=bias, dtype=dtype)
+            answers += Potential(network, Normalisation(-100.0, 2.0)).predict(structure)
+        for other in answers[1:]:
+            scale = np.abs(answers[0].forces).max()
+            assert other.energy == pytest.approx(answers[0].energy, abs=relative * atoms)
+            assert np.abs(other.forces - answers[0].forces).max() < relative * scale
+
+
+def test_changed_weights_are_noticed():
+    numbers, positions = random_atoms(6)
+    structure = Structure(numbers.numpy(), positions.numpy())
+    potential = Potential(small_network(), Normalisation())
+    before = potential.predict(structure)[0].energy
+    with torch.no_grad():
+        potential.network.output.bias.add_(1.0)
+    assert potential.predict(structure)[0].energy == pytest.approx(before + 6)
+
+
+def test_periodic_structures_use_neighbour_lists():
+    network = small_network(orders=(2,), bias=False)
+    structure = Structure(np.array([6]), np.zeros((1, 3)), cell=4.0 * np.eye(3), pbc=(True, True, True))
+    assert Potential(network, Normalisation()).predict(structure)[0].stress.shape == (3, 3)

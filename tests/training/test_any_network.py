@@ -1,0 +1,116 @@
+"""A network defined here, in thirty lines, goes through everything the package does with networks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tiny_network import Tiny
+from training_toy import molecule
+
+from geomatt import evaluate, load
+from geomatt.analysis import attention
+from geomatt.data import random_split
+from geomatt.model import registry
+from geomatt.training import TrainConfig, train, train_members
+
+SPLIT = random_split(40, 20, 10, 5, seed=0)
+SCRIPT = """
+import sys
+from pathlib import Path
+from tiny_network import Tiny
+from tiny_network import Tiny
+from training_toy import molecule
+from geomatt.data import random_split
+from geomatt.model import register
+from geomatt.training import TrainConfig, train
+
+register(Tiny)
+config = TrainConfig(model="tiny", network={"width": 6}, epochs=400, batch=8, ema_decay=0.9)
+out, split = Path(sys.argv[1]), random_split(40, 20, 10, 5, seed=0)
+train(molecule(), split, config, out, resume=out.exists(), checkpoint_every=0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setattr(registry, "NETWORKS", dict(registry.NETWORKS))
+    registry.register(Tiny)
+
+
+def config(**changes) -> TrainConfig:
+    given = {"model": "tiny", "network": {"width": 6}, "epochs": 6, "batch": 8, "ema_decay": 0.9}
+    return TrainConfig(**{**given, **changes})
+
+
+def test_it_trains_saves_loads_and_explains(tmp_path):
+    result = train(molecule(), SPLIT, config(epochs=60, learning_rate=0.02), tmp_path / "run")
+    model = load(tmp_path / "run")
+    assert model.network.kind == "tiny"
+    untrained = train(molecule(), SPLIT, config(epochs=1, learning_rate=1e-9), tmp_path / "untrained")
+    assert result.best_errors["force_mae"] < 0.9 * untrained.best_errors["force_mae"]
+    errors = evaluate(model, molecule(), indices=SPLIT.test)
+    assert np.isfinite(errors.overall.forces_mae)
+    (record,) = attention(model, molecule()[0])
+    assert record.label == "pairs"
+    assert record.matrix.shape == (4, 4)
+
+
+def test_members_form_a_committee_and_a_base_is_transferred(tmp_path):
+    results = train_members(molecule(), [SPLIT] * 2, config(members=2), tmp_path / "two")
+    committee = load(tmp_path / "two")
+    (prediction,) = committee.predict(molecule()[0])
+    assert prediction.energy_spread > 0
+    base = results[0].potential
+    carried = train(molecule(seed=1), SPLIT, config(), tmp_path / "carried", base=base).potential
+    assert torch.equal(carried.network.charge, base.network.charge)  # frozen
+    assert not torch.equal(carried.network.readout, base.network.readout)
+
+
+def test_it_runs_in_the_calculator(tmp_path):
+    ase = pytest.importorskip("ase")
+    from geomatt import GeomAttCalculator
+
+    train(molecule(), SPLIT, config(), tmp_path / "run")
+    first = molecule()[0]
+    atoms = ase.Atoms(first.numbers, first.positions, calculator=GeomAttCalculator(tmp_path / "run"))
+    (expected,) = load(tmp_path / "run").predict(first)
+    assert atoms.get_potential_energy() == pytest.approx(expected.energy)
+    np.testing.assert_allclose(atoms.get_forces(), expected.forces, rtol=1e-5, atol=1e-6)
+
+
+def test_a_killed_process_resumes_bit_by_bit(tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path}
+
+    def start(folder: str) -> subprocess.Popen:
+        return subprocess.Popen([sys.executable, str(script), str(tmp_path / folder)], env=environment)
+
+    assert start("whole").wait(timeout=120) == 0
+    process = start("killed")
+    history, deadline = tmp_path / "killed" / "history.csv", time.monotonic() + 60
+    while time.monotonic() < deadline and not (history.exists() and history.read_text().count("\n") > 20):
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert start("killed").wait(timeout=120) == 0
+    whole, killed = load(tmp_path / "whole").network.tensors(), load(tmp_path / "killed").network.tensors()
+    assert all(torch.equal(whole[name], killed[name]) for name in whole)
+
+
+def test_an_unknown_kind_is_its_own_error(tmp_path, monkeypatch):
+    train(molecule(), SPLIT, config(), tmp_path / "run")
+    monkeypatch.setattr(registry, "NETWORKS", {k: v for k, v in registry.NETWORKS.items() if k != "tiny"})
+    from geomatt import GeomAttError
+
+    with pytest.raises(GeomAttError, match="kind 'tiny', which this version does not know"):
+        load(tmp_path / "run")
