@@ -62,7 +62,7 @@ class Walls:
         if cell is not None:
             virial = 0.5 * torch.einsum("...ij,...ijx,...ijy->...xy", pull, vectors, vectors)
             volume = torch.linalg.det(cell).abs()
-            stress = virial / torch.where(volume > 0, volume, torch.nan)[..., None, None]
+            stress = virial / volume.masked_fill(volume == 0, torch.nan)[..., None, None]
         return WallResult(atomic.sum(-1), atomic, forces, stress, excess, excess > self.margin)
 
     def pair_energy(self, excess: Tensor) -> tuple[Tensor, Tensor]:
