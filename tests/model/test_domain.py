@@ -26,6 +26,7 @@ from geomatt.model.domain import (
 )
 from geomatt.model.domain.graph import match, pair_classes, separations
 from geomatt.model.domain.measure import SQUEEZED, STRETCHED
+from geomatt.model.domain.ranges import CONTACT
 
 # Carbon skeleton and oxygens first, hydrogens last, as in MD17.
 ASPIRIN = (
@@ -153,7 +154,7 @@ def test_ranges_hold_every_frame_and_are_shared():
     assert ranges.frames == 50
     all_distances = np.stack([distances(s) for s in data])
     least, most = all_distances.min(0), all_distances.max(0)
-    limits = ranges.limits(data[0].numbers, all_distances[0])
+    limits = ranges.limits(data[0].numbers, all_distances[0], "all")
     pair = ~np.eye(9, dtype=bool)
     assert (limits.lower[pair] <= least[pair]).all()
     assert (limits.upper[pair] >= most[pair]).all()
@@ -168,6 +169,28 @@ def test_ranges_hold_every_frame_and_are_shared():
     np.testing.assert_allclose(
         bonds.lengths, all_distances.mean(0)[tuple(bonds.pairs.T)], atol=0.02
     )  # equivalent bonds have one mean
+
+
+def test_local_limits_leave_conformers_free():
+    """Pairs far apart along the bonds keep a lower limit only where they come close."""
+    data = ethanol()[:50]
+    frame, ranges = data[0], measure(data)
+    bonds, length = separations(bond_matrix(frame)), distances(frame)
+    every, local = (ranges.limits(frame.numbers, length, pairs) for pairs in ("all", "local"))
+    near = (bonds >= 1) & (bonds <= 3)
+    np.testing.assert_array_equal(local.lower[near], every.lower[near])
+    np.testing.assert_array_equal(local.upper[near], every.upper[near])
+    assert (bonds > 3).any()
+    assert np.isinf(local.upper[bonds > 3]).all()
+    close = (bonds > 3) & (every.lower < CONTACT)
+    np.testing.assert_array_equal(local.lower[close], every.lower[close])
+    chain = graph([6] * 6, [(i, i + 1) for i in range(5)])
+    straight = np.abs(np.arange(6)[:, None] - np.arange(6)) * 1.3
+    far = MoleculeRanges.of(chain[0], straight, straight + 0.1, straight, 1).limits(chain[0], straight)
+    assert far.lower[0, 3] == pytest.approx(3.9)
+    assert far.lower[0, 4] == -np.inf
+    with pytest.raises(GeomAttError, match="pairs"):
+        Walls(pairs="some")  # type: ignore[arg-type]
 
 
 def test_ranges_in_a_file():

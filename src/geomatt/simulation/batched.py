@@ -59,7 +59,8 @@ class Replica:
         if domain is not None:
             length = distances(structure)
             bonds = domain.ranges.bonds(structure.numbers, length)
-            limits = domain.ranges.limits(structure.numbers, length) if walls else None
+            if walls:
+                limits = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
         return cls(structure.numbers, structure.positions, seed, name, limits=limits, bonds=bonds)
 
 

@@ -47,7 +47,7 @@ class Domain:
 
     def limits(self, batch: Batch) -> Limits:
         """Limits of the structures of a batch; get them once, from the first positions of a simulation."""
-        return limits_of(self.ranges, batch)
+        return limits_of(self.ranges, batch, self.walls.pairs)
 
     def outside(self, batch: Batch, limits: Limits | None = None) -> Outside:
         """The largest excess of each structure and the pair that has it."""

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.domain.measure import distances, minimum_image
-from geomatt.model.domain.ranges import PairLimits, Ranges
+from geomatt.model.domain.ranges import PairLimits, Pairs, Ranges
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Outside:
     pair: Tensor  # (..., B, 2) int64
 
 
-def limits_of(ranges: Ranges, batch: Batch) -> Limits:
+def limits_of(ranges: Ranges, batch: Batch, pairs: Pairs = "local") -> Limits:
     """The limits of every structure of a batch (B, N), whose bonds are taken from its positions.
 
     Done once, on the processor, for structures that will be evaluated many times.
@@ -45,7 +45,7 @@ def limits_of(ranges: Ranges, batch: Batch) -> Limits:
     for b, z in enumerate(numbers):
         atoms = int((z > 0).sum())
         cell = None if cells is None else cells[b]
-        limits = ranges.limits(z[:atoms], distances(positions[b, :atoms], cell))
+        limits = ranges.limits(z[:atoms], distances(positions[b, :atoms], cell), pairs)
         found.append(limits if cell is None else _visible(limits, cell))
     return stack(found, numbers.shape[1]).to(batch.positions.device, batch.positions.dtype)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
@@ -13,6 +13,10 @@ from geomatt.elements import SYMBOLS, formula
 from geomatt.errors import GeomAttError
 from geomatt.model.domain.graph import UNCONNECTED, match, pair_classes, separations
 
+# "local": both ends up to three bonds apart; beyond that, and between molecules, only the lower end of pairs
+# that come close. "all": both ends of all pairs, which also forbids conformers the frames do not show.
+Pairs = Literal["local", "all"]
+CONTACT = 3.5  # Å, a shortest distance below which atoms further apart than three bonds come close
 DIGITS = 4  # distances in files, in decimals of an Å
 DISTORTED = 0.5  # Å outside its range that a pair of a training molecule may be before it is another one
 
@@ -33,6 +37,13 @@ class PairLimits:
     def none(cls, atoms: int, note: str) -> PairLimits:
         return cls(np.full((atoms, atoms), -np.inf), np.full((atoms, atoms), np.inf), note)
 
+    def local(self, linked: np.ndarray) -> PairLimits:
+        """Without the limits of `Pairs` that are not "local", for atoms with these bonds (N, N)."""
+        bonds = separations(linked)
+        far = (bonds == UNCONNECTED) | (bonds > 3)
+        lower = np.where(far & (self.lower >= CONTACT), -np.inf, self.lower)
+        return PairLimits(lower, np.where(far, np.inf, self.upper), self.note)
+
 
 @dataclass(frozen=True)
 class Bonds:
@@ -49,7 +60,7 @@ class Ranges(ABC):
     frames: int
 
     @abstractmethod
-    def limits(self, numbers: np.ndarray, distance: np.ndarray) -> PairLimits:
+    def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
         """The range of every pair of a structure, whose bonds are those of these distances (N, N)."""
 
     @abstractmethod
@@ -103,7 +114,7 @@ class MoleculeRanges(Ranges):
                 return np.arange(len(numbers))
         return found
 
-    def limits(self, numbers: np.ndarray, distance: np.ndarray) -> PairLimits:
+    def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
         order = self.order(numbers, distance)
         if order is None:
             return PairLimits.none(
@@ -115,7 +126,7 @@ class MoleculeRanges(Ranges):
         found = PairLimits.none(len(numbers), "")
         found.lower[pair >= 0] = self.shortest[pair[pair >= 0]]
         found.upper[pair >= 0] = self.longest[pair[pair >= 0]]
-        return found
+        return found if pairs == "all" else found.local(self.bonded[np.ix_(order, order)])
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         order = self.order(numbers, distance)
@@ -202,9 +213,10 @@ class ElementRanges(Ranges):
     mean: dict[Key, float]  # Å, for one bond
     frames: int
 
-    def limits(self, numbers: np.ndarray, distance: np.ndarray) -> PairLimits:
+    def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
         found = PairLimits.none(len(numbers), "")
-        keys = pair_keys(numbers, bonded(numbers, distance))
+        linked = bonded(numbers, distance)
+        keys = pair_keys(numbers, linked)
         unseen = set()
         for i, j in zip(*np.triu_indices(len(numbers), 1), strict=True):
             key: Key = tuple(keys[i, j].tolist())
@@ -213,10 +225,12 @@ class ElementRanges(Ranges):
                 continue
             found.lower[i, j] = found.lower[j, i] = self.shortest[key]
             found.upper[i, j] = found.upper[j, i] = self.longest.get(key, np.inf)
-        if not unseen:
-            return found
-        names = ", ".join(describe(key) for key in sorted(unseen, key=lambda k: (k[2], k)))
-        return PairLimits(found.lower, found.upper, f"The training data has no pair such as {names}.")
+        note = ""
+        if unseen:
+            names = ", ".join(describe(key) for key in sorted(unseen, key=lambda k: (k[2], k)))
+            note = f"The training data has no pair such as {names}."
+        found = PairLimits(found.lower, found.upper, note)
+        return found if pairs == "all" else found.local(linked)
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         linked = bonded(numbers, distance)

@@ -11,7 +11,7 @@ Its curvature grows from 0 to k over `onset` and stays there, so energy, force a
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.domain.limits import Limits, geometry
+from geomatt.model.domain.ranges import Pairs
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,11 @@ class Walls:
     stiffness: float = 50.0  # k, eV/Å²
     margin: float = 0.1  # Å beyond the range where a wall begins
     onset: float = 0.05  # Å over which its curvature grows
+    pairs: Pairs = "local"  # which pairs have walls
 
     def __post_init__(self) -> None:
+        if self.pairs not in get_args(Pairs):
+            raise GeomAttError(f"Walls are for `pairs` {' or '.join(get_args(Pairs))}, not {self.pairs!r}.")
         if not (self.stiffness >= 0 and self.margin >= 0 and self.onset > 0):
             raise GeomAttError("Walls need a `stiffness` and `margin` of at least 0 and a positive `onset`.")
 
