@@ -133,16 +133,21 @@ class Verlet:
 
 
 class NoseHoover(Verlet):
-    """A chain of thermostats (Martyna, Klein & Tuckerman 1992) around velocity Verlet, time-reversible."""
+    """A chain of thermostats (Martyna, Klein & Tuckerman 1992) around velocity Verlet, time-reversible.
+
+    With w = dη/dt, thermostat k has the acceleration (Q_{k−1} w²_{k−1} − T_k) / Q_k, damped by w_{k+1}; the
+    first sees Σ m v² in place of Q w², with T_1 = n kT. All others have T_k = kT.
+    """
 
     def __init__(self, config: DynamicsConfig, matter: Matter) -> None:
         super().__init__(config, matter)
-        weight = self.kT * (config.damping_fs * FEMTOSECOND) ** 2
-        self.masses = torch.full((config.chain, len(matter.freedom)), weight, dtype=torch.float64)
-        self.masses = self.masses.to(matter.freedom.device)
-        self.masses[0] *= matter.freedom
-        self.target = torch.full_like(self.masses, self.kT)  # what 2 × kinetic energy should be on average
+        target = torch.full((config.chain, len(matter.freedom)), self.kT, dtype=torch.float64)
+        self.target = target.to(matter.freedom.device)
         self.target[0] *= matter.freedom
+        self.masses = self.target * (config.damping_fs * FEMTOSECOND) ** 2
+        drive = torch.cat([torch.ones_like(self.masses[:1]), self.masses[:-1]])
+        self._gain = (drive / self.masses).unbind()
+        self._loss = (-self.target / self.masses).unbind()
 
     def step(self, state: State, evaluate: Evaluate, noise: Tensor | None) -> None:
         self.couple(state)
@@ -152,26 +157,24 @@ class NoseHoover(Verlet):
     def couple(self, state: State) -> None:
         """Half a step of the thermostats, which scale the velocities."""
         time = 0.5 * self.timestep
-        w = state.thermostat_velocity
-        last = len(w) - 1
+        w = state.thermostat_velocity.unbind()
         doubled = self.matter.doubled_kinetic_energy(state.velocities)
 
         def accelerate(k: int) -> None:
-            energy = doubled if k == 0 else self.masses[k - 1] * w[k - 1].square()
-            push = (energy - self.target[k]) / self.masses[k] * state.alive
-            if k == last:
+            push = torch.addcmul(self._loss[k], self._gain[k], w[k - 1].square() if k else doubled)
+            if k == len(w) - 1:
                 w[k].add_(push, alpha=0.5 * time)
             else:
                 damping = torch.exp(w[k + 1] * (-0.25 * time))
                 w[k].mul_(damping).add_(push, alpha=0.5 * time).mul_(damping)
 
-        for k in range(last, -1, -1):
+        for k in reversed(range(len(w))):
             accelerate(k)
         scale = torch.exp(w[0] * -time)
         state.velocities.mul_(scale[:, None, None])
         doubled = doubled * scale.square()
-        state.thermostat.add_(w, alpha=time)
-        for k in range(last + 1):
+        state.thermostat.add_(state.thermostat_velocity, alpha=time)
+        for k in range(len(w)):
             accelerate(k)
 
     def conserved(self, state: State) -> Tensor:
