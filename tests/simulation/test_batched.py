@@ -408,6 +408,33 @@ def test_replicas_from_a_models_domain():
     assert plain.bonds is None
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("ensemble", ["nve", "langevin", "nose-hoover"])
+def test_a_cuda_graph_gives_the_same_run(ensemble):
+    numbers, positions, lengths = tetrahedron()
+    blocked = np.eye(4, dtype=bool)
+    limits = PairLimits(np.where(blocked, -np.inf, lengths), np.where(blocked, np.inf, lengths))
+    bonds = Bonds(np.array([[0, 1]]), np.array([1.1]))
+    rest = torch.from_numpy(lengths).cuda()
+
+    def forces(where):
+        vectors = where[:, :, None] - where[:, None]
+        distance = vectors.square().sum(-1).clamp(min=1e-20).sqrt()
+        strain = (distance - rest) * (rest > 0)
+        return 5.0 * strain.square().sum((1, 2)), -(20.0 * strain / distance)[..., None].mul(vectors).sum(2)
+
+    runs = []
+    for capture in (True, False):
+        replicas = [Replica(numbers, positions, seed, bonds=bonds, limits=limits) for seed in (0, 1)]
+        config = DynamicsConfig(ensemble=ensemble)
+        dynamics = BatchedDynamics([Group(replicas, forces)], config, device="cuda", capture=capture)
+        runs.append((dynamics, dynamics.run(100)))
+    torch.testing.assert_close(runs[0][0].state.positions, runs[1][0].state.positions, atol=1e-10, rtol=0)
+    np.testing.assert_array_equal(runs[0][1].histogram, runs[1][1].histogram)
+    np.testing.assert_allclose(runs[0][1].records.conserved_energy, runs[1][1].records.conserved_energy)
+    assert runs[0][0].steps == 100
+
+
 # --- restart and bad input ---------------------------------------------------------------------------------
 
 
