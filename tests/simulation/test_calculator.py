@@ -11,13 +11,16 @@ ase = pytest.importorskip("ase")
 
 from geomatt import (  # noqa: E402
     Committee,
+    Dataset,
     GeomAttCalculator,
     GeomAttError,
     Potential,
     Structure,
     save,
 )
+from geomatt.data import ethanol  # noqa: E402
 from geomatt.model import Normalisation  # noqa: E402
+from geomatt.model.domain import Domain  # noqa: E402
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig  # noqa: E402
 from geomatt.model.geometric_attention.network import GeometricAttention  # noqa: E402
 
@@ -292,3 +295,49 @@ def test_precision_by_name():
     assert make(dtype=torch.float32).to(dtype="float64").dtype == torch.float64
     with pytest.raises(GeomAttError, match="precision"):
         make().to(dtype="float16")
+
+
+def stretched(data: Dataset, length: float):
+    """Ethanol with a C–H bond of the given length."""
+    first = data[0]
+    positions = first.positions.copy()
+    carbon, hydrogen = bonded(first)
+    away = positions[hydrogen] - positions[carbon]
+    positions[hydrogen] = positions[carbon] + length * away / np.linalg.norm(away)
+    return ase.Atoms(first.numbers, positions)
+
+
+def bonded(structure: Structure) -> tuple[int, int]:
+    pairs = np.linalg.norm(structure.positions[:, None] - structure.positions[None], axis=-1)
+    i, j = np.argwhere((pairs < 1.25) & (pairs > 0.5) & (structure.numbers[:, None] == 6))[0]
+    return int(i), int(j)
+
+
+def test_walls_act_outside_the_data_only_and_are_announced():
+    data = ethanol()[:200]
+    network = small_network(dtype=torch.float64)
+    potential = Potential(network, Normalisation(), ranges=Domain.measure(data))
+    inside, beyond = ase.Atoms(data[0].numbers, data[0].positions), stretched(data, 1.9)
+    plain = GeomAttCalculator(potential, walls=False)
+    walled = GeomAttCalculator(potential)
+    assert walled.get_potential_energy(inside) == plain.get_potential_energy(inside)
+    assert walled.wall_steps == 0
+    with pytest.warns(UserWarning, match="outside its range"):
+        raised = walled.get_potential_energy(beyond)
+    with pytest.warns(UserWarning, match="outside its range"):
+        free = plain.get_potential_energy(beyond)
+    assert raised > free + 1.0
+    assert walled.wall_steps == 1
+    assert plain.wall_steps == 0
+    carbon, hydrogen = bonded(data[0])
+    pull = (walled.get_forces(beyond) - plain.get_forces(beyond))[hydrogen]
+    towards = beyond.positions[carbon] - beyond.positions[hydrogen]
+    assert pull @ towards > 0
+    step, moved = 1e-5, []
+    for sign in (1, -1):
+        shifted = beyond.copy()
+        shifted.positions[hydrogen, 0] += sign * step
+        moved.append(walled.get_potential_energy(shifted))
+    assert walled.get_forces(beyond)[hydrogen, 0] == pytest.approx(
+        (moved[1] - moved[0]) / (2 * step), rel=1e-5
+    )

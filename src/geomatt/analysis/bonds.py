@@ -1,4 +1,4 @@
-"""Covalent bonds from distances, and how well attention finds them."""
+"""How well attention finds covalent bonds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from geomatt.data.bonds import bond_matrix, distances
 from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII as COVALENT_RADII
-from geomatt.elements import SYMBOLS
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord
-
-TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibrations at 500 K stay inside
 
 
 @dataclass(frozen=True)
@@ -23,23 +21,6 @@ class BondScore:
     label: str
     average_precision: float | None
     auroc: float | None
-
-
-def distances(structure: Structure) -> np.ndarray:
-    """All distances (N, N) in Å."""
-    difference = structure.positions[:, None] - structure.positions
-    return np.linalg.norm(difference, axis=-1)
-
-
-def bond_matrix(structure: Structure, tolerance: float = TOLERANCE) -> np.ndarray:
-    """Which pairs (N, N) are covalently bonded, by distance and covalent radii."""
-    heavy = [SYMBOLS[z] for z in np.unique(structure.numbers) if z > len(COVALENT_RADII)]
-    if heavy:
-        raise GeomAttError(f"No covalent radius is known for {', '.join(heavy)}.")
-    radii = COVALENT_RADII[structure.numbers - 1]
-    bonded = distances(structure) < tolerance * (radii[:, None] + radii)
-    np.fill_diagonal(bonded, False)
-    return bonded
 
 
 def symmetrised(matrix: np.ndarray) -> np.ndarray:

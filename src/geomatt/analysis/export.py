@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis.bonds import bond_matrix, distances
+from geomatt.data.bonds import bond_matrix, distances
 from geomatt.data.files import atomic_output
 from geomatt.data.structures import Structure
 from geomatt.elements import symbols

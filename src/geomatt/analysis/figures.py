@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis.bonds import COVALENT_RADII, bond_matrix, bond_scores, distances, symmetrised
+from geomatt.analysis.bonds import COVALENT_RADII, bond_scores, symmetrised
 from geomatt.analysis.projection import flat_view
+from geomatt.data.bonds import bond_matrix, distances
 from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.potential import AnyPotential, Output, Potential
+from geomatt.model.domain import Limits
+from geomatt.model.potential import AnyPotential, Output, Potential, with_walls
 
 
 @dataclass
@@ -24,7 +25,13 @@ class Committee(AnyPotential):
         self.record = self.members[0].record
 
     def evaluate(
-        self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False
+        self,
+        batch: Batch,
+        *,
+        forces: bool = True,
+        attention: bool = False,
+        keep: bool = False,
+        limits: Limits | None = None,
     ) -> Output:
         found = [m.evaluate(batch, forces=forces, attention=attention, keep=keep) for m in self.members]
         all_forces = _stack([f.forces for f in found])  # (members, B, N, 3)
@@ -37,15 +44,16 @@ class Committee(AnyPotential):
                 for i, record in enumerate(records)
             ]
         energy = torch.stack([f.energy for f in found])
-        return Output(
+        output = Output(
             energy.mean(0),
             torch.stack([f.atomic_energies for f in found]).mean(0),
             None if all_forces is None else all_forces.mean(0),
             records,
             None if stress is None else stress.mean(0),
-            energy.std(0, correction=0),
-            None if all_forces is None else all_forces.std(0, correction=0).norm(dim=-1),
+            energy_spread=energy.std(0, correction=0),
+            forces_spread=None if all_forces is None else all_forces.std(0, correction=0).norm(dim=-1),
         )
+        return output if limits is None else with_walls(output, batch, self.domain, limits)
 
 
 def _stack(values: list[Tensor | None]) -> Tensor | None:

@@ -22,6 +22,7 @@ from torch import Tensor
 from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
 from geomatt.model.committee import Committee
+from geomatt.model.domain import Domain
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
@@ -91,6 +92,7 @@ def load_bytes(
         normalisation = Normalisation.from_dict(header["normalisation"])
         stored = DTYPES[header["dtype"]]
         record = dict(header["record"])
+        domain = Domain.from_dict(header["domain"]) if header.get("domain") else None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GeomAttError(
             f"{path} has a damaged description ({type(error).__name__}: {error}). "
@@ -99,7 +101,7 @@ def load_bytes(
     with torch.random.fork_rng(devices=[]):  # loading must not advance the caller's random state
         network = network_type(config, stored)
     _fill(network, tensors, path)
-    return Potential(network, normalisation, record).to(check_device(device), parse_dtype(dtype))
+    return Potential(network, normalisation, record, domain).to(check_device(device), parse_dtype(dtype))
 
 
 def read_contents(content: bytes, path: Path) -> Contents:
@@ -131,6 +133,7 @@ def describe(potential: Potential) -> dict[str, Any]:
     """All that a model file says about a potential besides its weights."""
     from geomatt import __version__
 
+    domain = None if potential.ranges is None else potential.ranges.to_dict()
     return {
         "format": FORMAT,
         "version": __version__,
@@ -140,6 +143,7 @@ def describe(potential: Potential) -> dict[str, Any]:
         "units": {"energy": "eV", "length": "Ang"},
         "dtype": str(potential.dtype).removeprefix("torch."),
         "normalisation": potential.normalisation.to_dict(),
+        "domain": domain,
         "record": potential.record,
     }
 

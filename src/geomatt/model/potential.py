@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
@@ -17,6 +18,7 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
+from geomatt.model.domain import Domain, Limits, WallResult
 from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import AttentionRecord, Network
 from geomatt.model.normalisation import Normalisation
@@ -32,6 +34,7 @@ class Output:
     forces: Tensor | None  # (B, N, 3)
     attention: list[AttentionRecord[Tensor]] | None
     stress: Tensor | None = None  # (B, 3, 3), eV/Å³ in ASE's sign; nan for structures without a volume
+    walls: WallResult | None = None  # what the walls at the ends of the data added, if they were on
     energy_spread: Tensor | None = None  # (B,) standard deviation over the members
     forces_spread: Tensor | None = None  # (B, N) norm of the standard deviation of each atom's force
 
@@ -57,9 +60,23 @@ class AnyPotential(ABC):
 
     @abstractmethod
     def evaluate(
-        self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False
+        self,
+        batch: Batch,
+        *,
+        forces: bool = True,
+        attention: bool = False,
+        keep: bool = False,
+        limits: Limits | None = None,
     ) -> Output:
-        """Predictions for a batch; `keep` if many more will follow (see `Evaluator`)."""
+        """Predictions for a batch; `keep` if many more will follow (see `Evaluator`).
+
+        With `limits` (from `domain.limits`) the walls at the ends of the training data are added.
+        """
+
+    @property
+    def domain(self) -> Domain | None:
+        """The ranges of distances in the training data; None in files of older versions."""
+        return self.members[0].ranges
 
     @property
     def elements(self) -> tuple[int, ...]:
@@ -163,6 +180,7 @@ class Potential(AnyPotential):
     network: Network
     normalisation: Normalisation
     record: dict[str, Any] = field(default_factory=dict)
+    ranges: Domain | None = None  # distances in the training data
     engine: str = "auto"  # how to evaluate; the numbers are the same
     _evaluators: dict[bool, tuple[tuple[Any, ...], Evaluator]] = field(default_factory=dict, repr=False)
     _offset: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
@@ -172,14 +190,17 @@ class Potential(AnyPotential):
         return [self]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Potential:
-        import copy
-
-        return Potential(
-            copy.deepcopy(self.network, memo), self.normalisation, copy.deepcopy(self.record), self.engine
-        )
+        network, record = copy.deepcopy(self.network, memo), copy.deepcopy(self.record, memo)
+        return Potential(network, self.normalisation, record, self.ranges, self.engine)
 
     def evaluate(
-        self, batch: Batch, *, forces: bool = True, attention: bool = False, keep: bool = False
+        self,
+        batch: Batch,
+        *,
+        forces: bool = True,
+        attention: bool = False,
+        keep: bool = False,
+        limits: Limits | None = None,
     ) -> Output:
         found = self._evaluator(keep)(batch, forces=forces)
         assert found.atomic is not None
@@ -189,13 +210,14 @@ class Potential(AnyPotential):
         if attention:
             with torch.no_grad():
                 records = self.network.attention(batch)
-        return Output(
+        output = Output(
             atomic.sum(-1),
             atomic,
             None if found.forces is None else scale * found.forces[0],
             records,
             None if found.stress is None else scale * found.stress[0],
         )
+        return output if limits is None else with_walls(output, batch, self.domain, limits)
 
     def _evaluator(self, keep: bool) -> Evaluator:
         """An evaluator of the present weights, made anew when they have changed."""
@@ -216,6 +238,21 @@ class Potential(AnyPotential):
         if self._offset is None or self._offset[0] is not numbers:
             self._offset = (numbers, self.normalisation.offset(numbers))
         return self._offset[1]
+
+
+def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limits) -> Output:
+    """The predictions with the walls at the ends of the training data added."""
+    if domain is None:
+        raise GeomAttError("This model has no ranges of distances, so there are no walls. Train it anew.")
+    walls = domain.walls(batch, limits)
+    return replace(
+        output,
+        energy=output.energy + walls.energy.double(),
+        atomic_energies=output.atomic_energies + walls.atomic.double(),
+        forces=None if output.forces is None else output.forces + walls.forces,
+        stress=None if output.stress is None or walls.stress is None else output.stress + walls.stress,
+        walls=walls,
+    )
 
 
 def several(structures: Any) -> list[Structure]:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis.bonds import COVALENT_RADII, auroc, average_precision, bond_matrix, symmetrised
+from geomatt.analysis.bonds import COVALENT_RADII, auroc, average_precision, symmetrised
+from geomatt.data.bonds import bond_matrix
 from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.model.potential import Potential

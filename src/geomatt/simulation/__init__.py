@@ -1,4 +1,7 @@
-"""ASE calculator and short molecular dynamics. Needs ASE, so nothing is imported before it is used."""
+"""ASE calculator, short molecular dynamics with ASE, and batched dynamics without it.
+
+Names are imported when first used: the calculator needs ASE, batched dynamics does not.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,20 @@ from typing import TYPE_CHECKING
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from geomatt.simulation.batched import BatchedDynamics, Group, Replica
     from geomatt.simulation.calculator import GeomAttCalculator
     from geomatt.simulation.dynamics import MDResult, run_md
+    from geomatt.simulation.ensembles import DynamicsConfig
 
-_MODULES = {"GeomAttCalculator": "calculator", "MDResult": "dynamics", "run_md": "dynamics"}
+_MODULES = {
+    "BatchedDynamics": "batched",
+    "DynamicsConfig": "ensembles",
+    "GeomAttCalculator": "calculator",
+    "Group": "batched",
+    "MDResult": "dynamics",
+    "Replica": "batched",
+    "run_md": "dynamics",
+}
 
 __all__ = list(_MODULES)
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

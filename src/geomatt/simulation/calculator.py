@@ -18,6 +18,7 @@ from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, load
 from geomatt.model.files import check_device
 from geomatt.model.precision import parse_dtype
+from geomatt.simulation.watch import RangeWatch
 
 try:
     from ase import Atoms
@@ -35,6 +36,8 @@ class GeomAttCalculator(Calculator):
             the mean of its members; how far they disagree is in `energy_spread` and `forces_spread`.
         device: where to compute, "cpu" or "cuda".
         dtype: "float32" or "float64"; by default the precision the model has.
+        walls: add the walls where the training data end. They are zero inside the data, and keep dynamics
+            from leaving it; `wall_steps` counts the calculations in which one was active.
     """
 
     implemented_properties = ["energy", "free_energy", "forces", "energies", "stress"]  # noqa: RUF012 - ASE's convention
@@ -45,6 +48,7 @@ class GeomAttCalculator(Calculator):
         model: str | os.PathLike[str] | AnyPotential,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str | None = None,
+        walls: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
@@ -57,6 +61,17 @@ class GeomAttCalculator(Calculator):
         self._numbers: np.ndarray | None = None  # atomic numbers that were checked
         self._on_device: Tensor | None = None  # and the same on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
+        self._watch = RangeWatch(self.model.domain, walls)
+
+    @property
+    def wall_steps(self) -> int:
+        """Calculations so far in which a wall was active."""
+        return self._watch.active
+
+    @property
+    def steps_outside(self) -> int:
+        """Calculations so far with a pair clearly outside its range in the training data."""
+        return self._watch.outside
 
     @property
     def energy_spread(self) -> float | None:
@@ -99,7 +114,8 @@ class GeomAttCalculator(Calculator):
         self._check(self.atoms)
         assert self._on_device is not None
         periodic = self.atoms.pbc
-        output = self.model.evaluate(self._batch(self.atoms), keep=True)
+        batch = self._batch(self.atoms)
+        output = self.model.evaluate(batch, keep=True, limits=self._watch.limits(batch, self.atoms.positions))
         assert output.forces is not None
         energy = float(output.energy[0])
         # There is no electronic entropy, so the free energy, which ASE asks for at times, is the same.
@@ -140,6 +156,7 @@ class GeomAttCalculator(Calculator):
                 warnings.warn(message, stacklevel=2)
             self._numbers = structure.numbers.copy()
             self._on_device = torch.from_numpy(self._numbers)[None].to(self.model.device)
+            self._watch.start(self._batch(atoms))
         if not np.isfinite(atoms.positions).all():
             raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")
 

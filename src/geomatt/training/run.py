@@ -17,6 +17,7 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
+from geomatt.model.domain import Domain
 from geomatt.training import checkpoint
 from geomatt.training.checkpoint import Checkpoint, Counters
 from geomatt.training.config import TrainConfig
@@ -75,6 +76,7 @@ class Run:
         seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
         self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
+        self.domain = Domain.measure(seen)
         network = starting_network(job.config, seen, job.base, self.seed)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
@@ -200,7 +202,7 @@ class Run:
             **run_record(self.config, self.counters, self.unit),
             "base": self.identity["base"] or None,
         }
-        return Potential(network.with_elements(self.elements), self.normalisation, record)
+        return Potential(network.with_elements(self.elements), self.normalisation, record, self.domain)
 
     def result(self, already_finished: bool) -> TrainResult:
         counters = self.counters

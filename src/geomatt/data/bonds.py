@@ -1,0 +1,37 @@
+"""Covalent bonds from distances and covalent radii."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from geomatt.data.structures import Structure
+from geomatt.elements import COVALENT_RADII, SYMBOLS
+from geomatt.errors import GeomAttError
+
+TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibrations at 500 K stay inside
+
+
+def distances(structure: Structure) -> np.ndarray:
+    """All distances (N, N) in Å."""
+    difference = structure.positions[:, None] - structure.positions
+    return np.linalg.norm(difference, axis=-1)
+
+
+def bond_matrix(structure: Structure, tolerance: float = TOLERANCE) -> np.ndarray:
+    """Which pairs (N, N) are covalently bonded, by distance and covalent radii."""
+    return bonded(structure.numbers, distances(structure), tolerance)
+
+
+def bonded(numbers: np.ndarray, distance: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
+    """Which pairs (..., N, N) of atoms `numbers` (N,) are bonded at these distances (..., N, N)."""
+    found: np.ndarray = relative_lengths(numbers, distance) < tolerance
+    return found & ~np.eye(len(numbers), dtype=bool)
+
+
+def relative_lengths(numbers: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Distances (..., N, N) divided by the sum of the covalent radii of each pair."""
+    heavy = [SYMBOLS[z] for z in np.unique(numbers) if z > len(COVALENT_RADII)]
+    if heavy:
+        raise GeomAttError(f"No covalent radius is known for {', '.join(heavy)}.")
+    radii = COVALENT_RADII[numbers - 1]
+    return distance / (radii[:, None] + radii)

@@ -1,0 +1,280 @@
+"""Molecular dynamics of many replicas side by side, for one or several models and molecules.
+
+Positions and velocities are float64 whatever the precision of the model. On a GPU a block of steps is
+captured as a CUDA graph and replayed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geomatt.data.bonds import distances
+from geomatt.data.structures import Structure
+from geomatt.elements import ATOMIC_MASSES
+from geomatt.errors import GeomAttError
+from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
+from geomatt.model.domain.limits import stack
+from geomatt.simulation.ensembles import INTEGRATORS, DynamicsConfig, Matter, State
+from geomatt.simulation.forces import Forces
+from geomatt.simulation.monitor import Monitor, PaddedBonds
+from geomatt.simulation.outcome import Outcome, Part
+from geomatt.simulation.restart import restore, save
+from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
+
+WARM_UP = 3  # libraries allocate their workspaces in the first calls, which a capture must not see
+CAPACITY = 1000  # observations held on the device before they are fetched
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One molecule to simulate."""
+
+    numbers: np.ndarray  # (N,)
+    positions: np.ndarray  # (N, 3) Å
+    seed: int = 0  # of the first velocities and of Langevin forces
+    name: str = ""
+    velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them; drawn if not given
+    limits: PairLimits | None = None  # walls act outside
+    bonds: Bonds | None = None  # to watch
+
+    @classmethod
+    def of(
+        cls,
+        structure: Structure,
+        seed: int = 0,
+        domain: Domain | None = None,
+        *,
+        walls: bool = True,
+        name: str = "",
+    ) -> Replica:
+        """A replica whose bonds, and walls unless they are off, are those of a model's domain."""
+        limits = bonds = None
+        if domain is not None:
+            length = distances(structure)
+            bonds = domain.ranges.bonds(structure.numbers, length)
+            if walls:
+                limits = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
+        return cls(structure.numbers, structure.positions, seed, name, limits=limits, bonds=bonds)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Replicas that one call evaluates, padded to the largest of them."""
+
+    replicas: Sequence[Replica]
+    forces: Forces
+
+    @property
+    def atoms(self) -> int:
+        return max(len(r.numbers) for r in self.replicas)
+
+
+class BatchedDynamics:
+    """A simulation of all replicas of all groups."""
+
+    def __init__(
+        self,
+        groups: Sequence[Group],
+        config: DynamicsConfig | None = None,
+        *,
+        walls: Walls | None = None,
+        device: torch.device | str = "cpu",
+        capture: bool | None = None,
+        keep_positions: bool = False,
+    ) -> None:
+        """`capture`: use CUDA graphs (default: on a GPU), which needs forces that a graph can hold.
+
+        `walls` act on replicas that have limits. `keep_positions` records them at every observation.
+        """
+        self.groups, self.config = list(groups), config or DynamicsConfig()
+        self.replicas = [replica for group in self.groups for replica in group.replicas]
+        if not self.replicas:
+            raise GeomAttError("There is nothing to simulate: give at least one replica.")
+        self.device = torch.device(device)
+        self.capture = self.device.type == "cuda" if capture is None else capture
+        self.atoms = max(group.atoms for group in self.groups)
+        self.numbers = np.zeros((len(self.replicas), self.atoms), dtype=np.int64)
+        for r, replica in enumerate(self.replicas):
+            self.numbers[r, : len(replica.numbers)] = replica.numbers
+        self.state, self.matter = self._start()
+        self.integrator = INTEGRATORS[self.config.ensemble](self.config, self.matter)
+        self.walls = walls or Walls()
+        limits = [r.limits or PairLimits.none(len(r.numbers), "") for r in self.replicas]
+        self.limits = stack(limits, self.atoms).to(self.device)
+        self.walled = any(one.exist for one in limits)
+        self.monitor = Monitor(
+            self.config,
+            self.matter,
+            self.integrator,
+            PaddedBonds.stack([r.bonds for r in self.replicas], self.atoms, self.device),
+            capacity=CAPACITY,
+            keep_positions=keep_positions,
+        )
+        self.generators = [torch.Generator(self.device).manual_seed(r.seed) for r in self.replicas]
+        noisy = self.config.ensemble == "langevin"
+        shape = (self.config.interval, *self.state.positions.shape) if noisy else (0,)
+        self.noise = torch.zeros(shape, dtype=torch.float64, device=self.device)
+        self.parts: list[Part] = []
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._evaluate(self.state, count=False)
+        self.integrator.guard(self.state)
+
+    @property
+    def steps(self) -> int:
+        """Steps done."""
+        return int(self.state.step)
+
+    def run(
+        self,
+        steps: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+        on_part: Callable[[Part], None] | None = None,
+    ) -> Outcome:
+        """Go on for so many steps. `on_part` gets the records of each part of the run as they are fetched."""
+        interval = self.config.interval
+        if steps < 0 or steps % interval:
+            raise GeomAttError(f"The number of steps, {steps}, must be a multiple of `interval`, {interval}.")
+        if not self.steps and not self.parts:
+            self.monitor.observe(self.state)
+            self._fetch(0, on_part)
+        blocks = steps // interval
+        while blocks:
+            part = min(blocks, CAPACITY)
+            for _ in range(part):
+                self._advance()
+                if progress is not None:
+                    progress(interval)
+            self._fetch(self.steps - (part - 1) * interval, on_part)
+            blocks -= part
+        return self.outcome()
+
+    def outcome(self) -> Outcome:
+        """What the run so far has shown."""
+        return Outcome.of(self.replicas, self.config, self.steps, self.monitor, self.parts)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all that is needed to go on into one file."""
+        save(self, Path(path))
+
+    def restore(self, path: str | os.PathLike[str]) -> None:
+        """Go on where `save` was called. On a processor, the rest of the run is the same bit by bit."""
+        restore(self, Path(path))
+
+    # --- one block of steps --------------------------------------------------------------------------------
+
+    def _advance(self) -> None:
+        """`interval` steps and an observation."""
+        for r, generator in enumerate(self.generators if self.noise.numel() else []):
+            drawn = self.noise[:, r, : len(self.replicas[r].numbers)]
+            drawn.copy_(torch.randn(drawn.shape, generator=generator, dtype=drawn.dtype, device=self.device))
+        if not self.capture:
+            return self._block()
+        if self._graph is None:
+            self._graph = self._captured()
+        self._graph.replay()
+        return None
+
+    def _block(self) -> None:
+        for k in range(self.config.interval):
+            self.integrator.step(self.state, self._evaluate, self.noise[k] if self.noise.numel() else None)
+        self.monitor.observe(self.state)
+
+    @torch.no_grad()
+    def _evaluate(self, state: State, count: bool = True) -> None:
+        """Forces and potential energy of all groups, with those of the walls."""
+        start = 0
+        for group in self.groups:
+            rows, atoms = slice(start, start + len(group.replicas)), group.atoms
+            energy, forces = group.forces(state.positions[rows, :atoms])
+            state.energy[rows].copy_(energy)
+            state.forces[rows, :atoms].copy_(forces)
+            start = rows.stop
+        if self.walled:
+            found = self.walls.evaluate(state.positions, self.limits)
+            state.energy.add_(found.energy)
+            state.forces.add_(found.forces)
+            if count:
+                self.monitor.count_walls(state, found)
+
+    def _captured(self) -> torch.cuda.CUDAGraph:
+        """A block as a CUDA graph. Capturing runs it, so what it changes is put back."""
+        changed = [*self.state.tensors().values(), *self.monitor.buffers()]
+        kept = [value.clone() for value in changed]
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            for _ in range(WARM_UP):
+                self._restore(changed, kept)  # records must not run over their capacity
+                self._block()
+        torch.cuda.current_stream().wait_stream(stream)
+        self._restore(changed, kept)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._block()
+        self._restore(changed, kept)
+        return graph
+
+    @staticmethod
+    def _restore(values: list[Tensor], kept: list[Tensor]) -> None:
+        for value, before in zip(values, kept, strict=True):
+            value.copy_(before)
+
+    def _fetch(self, first_step: int, on_part: Callable[[Part], None] | None) -> None:
+        """Take the records off the device and make room for more."""
+        count = int(self.monitor.filled)
+        steps = first_step + self.config.interval * np.arange(count)
+        series = self.monitor.series[:count].cpu().numpy().copy()
+        positions = None
+        if self.monitor.positions.numel():
+            positions = self.monitor.positions[:count].cpu().numpy().copy()
+        self.monitor.filled.zero_()
+        part = Part(steps * self.config.timestep_fs, series[:, 0], series[:, 1], series[:, 2], positions)
+        self.parts.append(part.without_positions())
+        if on_part is not None:
+            on_part(part)
+
+    # --- start ---------------------------------------------------------------------------------------------
+
+    def _start(self) -> tuple[State, Matter]:
+        config = self.config
+        shape = (len(self.replicas), self.atoms, 3)
+        positions, velocities = np.zeros(shape), np.zeros(shape)
+        masses, freedom = np.zeros(shape[:2]), np.zeros(shape[0])
+        for r, replica in enumerate(self.replicas):
+            n = len(replica.numbers)
+            if not np.isfinite(replica.positions).all():
+                raise GeomAttError(f"Replica {r} has positions that are not finite numbers.")
+            m = ATOMIC_MASSES[replica.numbers - 1]
+            held = np.zeros((3 * n, 0))
+            if config.free:
+                held = rigid_motions(m, replica.positions, rotations=not config.rotates)
+            found = replica.velocities
+            if found is None:
+                found = maxwell_boltzmann(m, replica.positions, config.temperature_K, replica.seed, held=held)
+            positions[r, :n], velocities[r, :n], masses[r, :n] = replica.positions, found, m
+            freedom[r] = max(3 * n - held.shape[1], 1)
+        inverse = np.divide(1.0, masses, out=np.zeros_like(masses), where=masses > 0)
+
+        def put(array: np.ndarray) -> Tensor:
+            return torch.from_numpy(array).to(self.device)
+
+        chain = torch.zeros(config.chain, shape[0], dtype=torch.float64, device=self.device)
+        state = State(
+            put(positions),
+            put(velocities),
+            put(np.zeros(shape)),
+            put(np.zeros(shape[0])),
+            torch.ones(shape[0], dtype=torch.bool, device=self.device),
+            chain,
+            chain.clone(),
+            torch.zeros((), dtype=torch.int64, device=self.device),
+        )
+        return state, Matter(put(masses)[..., None], put(inverse)[..., None], put(freedom))

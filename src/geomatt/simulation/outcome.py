@@ -1,0 +1,153 @@
+"""What a batched simulation has shown, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from geomatt.elements import symbols
+from geomatt.simulation.ensembles import DynamicsConfig
+from geomatt.simulation.monitor import REASONS, Monitor, histogram_error
+
+
+@dataclass(frozen=True)
+class Part:
+    """Records of a stretch of a run: T observations of R replicas, nan once a replica has failed."""
+
+    time_fs: np.ndarray  # (T,)
+    temperature_K: np.ndarray  # (T, R)
+    potential_energy: np.ndarray  # (T, R) eV, walls included
+    conserved_energy: np.ndarray  # (T, R) eV, with that of the thermostats; total energy for Langevin
+    positions: np.ndarray | None = None  # (T, R, N, 3) Å
+
+    def without_positions(self) -> Part:
+        return replace(self, positions=None)
+
+    @classmethod
+    def join(cls, parts: Sequence[Part]) -> Part:
+        names = ("time_fs", "temperature_K", "potential_energy", "conserved_energy")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+
+@dataclass(frozen=True)
+class WallUse:
+    """A pair of atoms that a wall acted on."""
+
+    atoms: tuple[int, int]
+    names: str  # such as C3–H12
+    share: float  # of the steps its replica was alive
+    worst: float  # Å outside the range in the training data
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run of R replicas; a failed one counts until its failure only."""
+
+    names: list[str]
+    seeds: list[int]
+    sizes: np.ndarray  # (R,) atoms
+    config: DynamicsConfig
+    steps: int
+    records: Part
+    survived_ps: np.ndarray  # (R,) time of the last observation of an intact molecule
+    failures: list[str]  # why a replica stopped, empty for those that completed
+    worst_bond: np.ndarray  # (R,) Å, largest difference of a bond from its mean length
+    histogram: np.ndarray  # (R, BINS + 1) counts of distances
+    wall_share: np.ndarray  # (R,) share of steps with a wall active
+    wall_use: list[list[WallUse]]  # by replica, the most frequent first
+
+    @property
+    def intact(self) -> np.ndarray:
+        """Replicas (R,) that completed."""
+        return np.array([not reason for reason in self.failures])
+
+    @property
+    def mean_temperature(self) -> np.ndarray:
+        """In K (R,), over all observations but the start."""
+        later = self.records.temperature_K[1:]
+        count = np.isfinite(later).sum(0)
+        return np.where(count > 0, np.nansum(later, axis=0) / np.maximum(count, 1), np.nan)
+
+    @property
+    def drift(self) -> np.ndarray:
+        """Slope of the conserved energy (R,), meV per atom and ps.
+
+        nan for Langevin dynamics, which conserves nothing, and with fewer than three observations.
+        """
+        slopes = []
+        for r, size in enumerate(self.sizes):
+            energy = self.records.conserved_energy[:, r]
+            good = np.isfinite(energy)
+            if good.sum() < 3 or self.config.ensemble == "langevin":
+                slopes.append(np.nan)
+                continue
+            time = self.records.time_fs[good] / 1000.0
+            slope = np.polyfit(time - time.mean(), energy[good] - energy[good][0], 1)[0]
+            slopes.append(1000.0 * slope / size)
+        return np.array(slopes)
+
+    def histogram_error(self, reference: np.ndarray) -> np.ndarray:
+        """Error of the distribution of distances (R,) against reference counts, `frame_histogram`'s."""
+        return histogram_error(self.histogram, reference)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One plain dict per replica, for tables and files."""
+        temperature, drift = self.mean_temperature, self.drift
+        return [
+            {
+                "name": name,
+                "seed": self.seeds[r],
+                "survived_ps": float(self.survived_ps[r]),
+                "failure": self.failures[r],
+                "mean_temperature_K": float(temperature[r]),
+                "drift_meV_per_atom_ps": float(drift[r]),
+                "worst_bond_A": float(self.worst_bond[r]),
+                "wall_share": float(self.wall_share[r]),
+                "wall_pairs": [(use.names, use.share, use.worst) for use in self.wall_use[r][:5]],
+            }
+            for r, name in enumerate(self.names)
+        ]
+
+    @classmethod
+    def of(
+        cls,
+        replicas: Sequence[Any],
+        config: DynamicsConfig,
+        steps: int,
+        monitor: Monitor,
+        parts: Sequence[Part],
+    ) -> Outcome:
+        """Read everything off the device."""
+        failed = monitor.failed_at.cpu().numpy()
+        last = np.where(failed < 0, steps, np.maximum(failed - config.interval, 0))
+        alive_steps = np.maximum(np.where(failed < 0, steps, failed), 1)
+        pairs, worst = monitor.wall_pairs.cpu().numpy(), monitor.wall_worst.cpu().numpy()
+        return cls(
+            [r.name for r in replicas],
+            [r.seed for r in replicas],
+            np.array([len(r.numbers) for r in replicas]),
+            config,
+            steps,
+            Part.join(parts),
+            last * config.timestep_fs / 1000.0,
+            [REASONS[int(code)] for code in monitor.reason.cpu()],
+            monitor.worst_bond.cpu().numpy(),
+            monitor.histogram.cpu().numpy(),
+            monitor.wall_steps.cpu().numpy() / alive_steps,
+            [
+                _wall_use(replica.numbers, pairs[r], worst[r], int(alive_steps[r]))
+                for r, replica in enumerate(replicas)
+            ],
+        )
+
+
+def _wall_use(numbers: np.ndarray, counts: np.ndarray, worst: np.ndarray, steps: int) -> list[WallUse]:
+    label = [f"{symbol}{i}" for i, symbol in enumerate(symbols(numbers))]
+    found = [
+        WallUse((i, j), f"{label[i]}–{label[j]}", float(counts[i, j] / steps), float(worst[i, j]))
+        for i, j in np.argwhere(np.triu(counts[: len(numbers), : len(numbers)])).tolist()
+    ]
+    return sorted(found, key=lambda use: -use.share)

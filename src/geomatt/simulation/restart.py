@@ -1,0 +1,90 @@
+"""A batched simulation in one file, to go on with exactly where it stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as save_tensors
+from torch import Tensor
+
+from geomatt.data.files import atomic_write
+from geomatt.errors import GeomAttError
+from geomatt.simulation.outcome import Part
+
+if TYPE_CHECKING:
+    from geomatt.simulation.batched import BatchedDynamics
+
+FORMAT = 1
+KEY = "geomatt-dynamics"
+SERIES = ("time_fs", "temperature_K", "potential_energy", "conserved_energy")
+
+
+def save(dynamics: BatchedDynamics, path: Path) -> None:
+    """Everything that the rest of the run depends on, and what has been observed so far."""
+    tensors = {name: value.cpu().clone() for name, value in _changing(dynamics).items()}
+    tensors["generators"] = torch.stack([g.get_state().cpu() for g in dynamics.generators])
+    if dynamics.parts:
+        joined = Part.join(dynamics.parts)
+        tensors |= {f"series.{name}": torch.from_numpy(getattr(joined, name)) for name in SERIES}
+    atomic_write(path, save_tensors(tensors, {KEY: json.dumps(_description(dynamics))}))
+
+
+def restore(dynamics: BatchedDynamics, path: Path) -> None:
+    """Put the state of a file into a simulation of the same molecules and settings."""
+    foreign = GeomAttError(f"{path} is not a file to restart a simulation from, or is damaged.")
+    try:
+        with safe_open(path, "pt") as file:
+            description = json.loads((file.metadata() or {})[KEY])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except OSError as error:
+        raise GeomAttError(f"Cannot read {path}: {error.strerror or error}.") from error
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise foreign from error
+    _compare(description, _description(dynamics), path)
+    changing = _changing(dynamics)
+    if any(name not in tensors or tensors[name].shape != value.shape for name, value in changing.items()):
+        raise foreign
+    for name, value in changing.items():
+        value.copy_(tensors[name])
+    for generator, kept in zip(dynamics.generators, tensors["generators"], strict=True):
+        generator.set_state(kept.clone())
+    dynamics.parts.clear()
+    if f"series.{SERIES[0]}" in tensors:
+        dynamics.parts.append(Part(*(tensors[f"series.{name}"].numpy() for name in SERIES)))
+
+
+def _changing(dynamics: BatchedDynamics) -> dict[str, Tensor]:
+    state = {f"state.{name}": value for name, value in dynamics.state.tensors().items()}
+    return state | {f"monitor.{name}": value for name, value in dynamics.monitor.tensors().items()}
+
+
+def _description(dynamics: BatchedDynamics) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "device": dynamics.device.type,  # random numbers cannot move between kinds of devices
+        "numbers": dynamics.numbers.tolist(),
+        "seeds": [replica.seed for replica in dynamics.replicas],
+        "walls": dynamics.walls.to_dict() if dynamics.walled else None,
+        "config": dynamics.config.to_dict(),
+    }
+
+
+def _compare(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:
+    """Refuse to go on with another simulation than the one that was saved."""
+    if saved.get("format") != FORMAT:
+        raise GeomAttError(f"{path} was written by another version of geomatt. Start the simulation anew.")
+    if saved["numbers"] != here["numbers"]:
+        raise GeomAttError(f"{path} belongs to a simulation of other molecules. Start from these anew.")
+    for name in ("seeds", "device", "walls"):
+        if saved[name] != here[name]:
+            raise GeomAttError(f"{path} has other {name}: {saved[name]}, now {here[name]}. Use the same.")
+    for name, value in here["config"].items():
+        if saved["config"].get(name) != value:
+            raise GeomAttError(
+                f"{path} was made with `{name}` = {saved['config'].get(name)}, now it is {value}. "
+                "Use the same setting, or start anew."
+            )

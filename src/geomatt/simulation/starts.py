@@ -1,0 +1,36 @@
+"""Velocities to start from, and the degrees of freedom a temperature is counted over."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from geomatt.units import BOLTZMANN
+
+
+def rigid_motions(masses: np.ndarray, positions: np.ndarray, rotations: bool) -> np.ndarray:
+    """Orthonormal translations, and rotations if asked for, in √m-weighted coordinates (3N, rank).
+
+    A straight molecule has two rotations, an atom none.
+    """
+    root = np.sqrt(masses)[:, None]
+    axes = np.eye(3)
+    motions = [root * axis for axis in axes]
+    if rotations:
+        arms = positions - (masses[:, None] * positions).sum(0) / masses.sum()
+        motions += [root * np.cross(axis, arms) for axis in axes]
+    basis, size, _ = np.linalg.svd(np.stack([m.reshape(-1) for m in motions], 1), full_matrices=False)
+    return basis[:, size > 1e-6 * size.max()]
+
+
+def maxwell_boltzmann(
+    masses: np.ndarray, positions: np.ndarray, temperature_K: float, seed: int, *, held: np.ndarray
+) -> np.ndarray:
+    """Velocities (N, 3) in Å per Å √(u/eV) by Maxwell and Boltzmann, without the motions `held`.
+
+    The same seed gives the same velocities wherever and beside whatever they are used.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    weighted = torch.randn(positions.size, generator=generator, dtype=torch.float64).numpy()
+    weighted -= held @ (held.T @ weighted)
+    return np.sqrt(BOLTZMANN * temperature_K) * weighted.reshape(-1, 3) / np.sqrt(masses)[:, None]

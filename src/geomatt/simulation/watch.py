@@ -1,0 +1,53 @@
+"""Watches the distances of one structure in dynamics: walls where the training data end, and one warning."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from scipy.spatial.distance import pdist
+
+from geomatt.data.batch import Batch
+from geomatt.model.domain import WARNING, Domain, Limits, warning
+
+
+class RangeWatch:
+    """Decides for every step whether walls are needed. A comparison in numpy, since most steps need none."""
+
+    def __init__(self, domain: Domain | None, walls: bool) -> None:
+        self.domain, self.walls = domain, walls
+        self.active = self.outside = 0  # steps with an active wall, and with a pair far outside its range
+        self._limits: Limits | None = None
+        self._range: tuple[np.ndarray, np.ndarray] | None = None  # of the pairs i < j, without a cell
+        self._warned = False
+
+    def start(self, batch: Batch) -> None:
+        """Take the limits of a structure (1, N) from its present bonds."""
+        if self.domain is None:
+            return
+        self._limits, self._range = self.domain.limits(batch), None
+        if batch.cell is None:
+            pairs = np.triu_indices(batch.numbers.shape[1], 1)
+            lower, upper = (x[0].double().cpu().numpy() for x in (self._limits.lower, self._limits.upper))
+            self._range = lower[pairs], upper[pairs]
+
+    def limits(self, batch: Batch, positions: np.ndarray) -> Limits | None:
+        """The limits for walls if a pair of `positions` (N, 3) is outside its range, else None."""
+        if self.domain is None or self._limits is None:
+            return None
+        if self._range is None:  # a periodic cell
+            excess = float(self.domain.outside(batch, self._limits).excess[0])
+        else:
+            distance = pdist(positions)
+            beyond = np.maximum(self._range[0] - distance, distance - self._range[1])
+            excess = float(beyond.max(initial=-np.inf))
+        if excess > WARNING:
+            self.outside += 1
+            if not self._warned:
+                self._warned = True
+                message = warning(batch.numbers, self.domain.outside(batch, self._limits))
+                warnings.warn(message or "A pair is outside its range in the training data.", stacklevel=4)
+        if not self.walls or excess <= self.domain.walls.margin:
+            return None
+        self.active += 1
+        return self._limits
