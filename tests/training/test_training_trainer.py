@@ -223,3 +223,16 @@ def test_training_on_a_gpu(tmp_path):
     cpu = train(molecule(), SPLIT, config.replace(device="cpu"), tmp_path / "cpu")
     assert result.potential.device.type == "cpu"  # results can be used anywhere
     assert result.best_errors["force_mae"] == pytest.approx(cpu.best_errors["force_mae"], rel=1e-2)
+
+
+def test_the_zero_of_the_energy_is_fitted_after_training(tmp_path):
+    for name, data in (("one", molecule()), ("two", mixture())):
+        split = random_split(len(data), 20, 10, 5, seed=0)
+        config = tiny_config(epochs=2, rho=0.0)  # forces alone leave the zero undetermined
+        potential = train(data, split, config, tmp_path / name).potential
+        seen = data.select(np.concatenate([split.train, split.validation]))
+        error = np.array([p.energy for p in potential.predict(seen)]) - seen.energies
+        counts = seen.composition().astype(float)
+        assert np.abs(counts.T @ error).max() < 1e-4 * len(seen)  # no mean error, in any composition
+        assert potential.record["energy_zero"]["frames"] == 30
+        assert load(tmp_path / name).normalisation == potential.normalisation

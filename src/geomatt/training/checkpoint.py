@@ -31,6 +31,7 @@ class Counters:
     wild: int = 0  # consecutive validations with a loss far above the best
     seconds: float = 0.0  # spent so far, all sessions
     finished: str = ""  # why it ended; empty while it has not
+    energy_zero: dict[str, Any] | None = None  # empty until it is fitted, at the end; None: never
 
 
 @dataclass

@@ -104,6 +104,8 @@ def train_together(
         for position in sorted({run.position for run in runs if id(run) not in done}):
             group = [run for run in runs if run.position == position and id(run) not in done]
             _Group(group, device, checkpoint_every).loop(callback, stop)
+    for run in runs:
+        run.finalise()
     return [run.result(already_finished=id(run) in done) for run in runs]
 
 

@@ -29,6 +29,7 @@ from geomatt.training.record import data_record, run_record
 from geomatt.training.resume import check_resume, run_identity
 from geomatt.training.start import fresh_network, starting_network
 from geomatt.training.step import normalised
+from geomatt.training.zero import energy_zero, with_zero
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -76,6 +77,7 @@ class Run:
         seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
         self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
+        self.seen, self.device = seen, device
         self.domain = Domain.measure(seen)
         network = starting_network(job.config, seen, job.base, self.seed)
         self.elements = network.config.elements
@@ -87,7 +89,8 @@ class Run:
             return normalised(batch, self.normalisation, use_forces=not job.config.energy_only)
 
         self.training, self.validation = targets(job.split.train), targets(job.split.validation)
-        self.counters = Counters()
+        # Energies of atoms that were given stay as they are.
+        self.counters = Counters(energy_zero=None if reference else {})
         self.best: dict[str, Tensor] = {}
         self.saved_epoch = 0  # the best epoch whose model is on disk
         self.state: dict[str, Tensor] | None = None  # of the stepper, where a run is continued
@@ -104,7 +107,8 @@ class Run:
             rows = rows_from_tensor(found.history)
             if self.counters.finished == "all epochs done" and self.counters.epoch < self.config.epochs:
                 self.counters.finished = ""  # epochs were added
-            if self.counters.finished:
+                self.counters.energy_zero = None if self.counters.energy_zero is None else {}
+            if self.counters.finished and self.counters.energy_zero != {}:
                 return
         write_safely(self.folder / CONFIG, self.config.to_toml().encode())
         self.history = History(self.folder, self.unit, rows)
@@ -181,10 +185,24 @@ class Run:
         """Update model and checkpoint on disk; a state that is not finite is never written."""
         if self.best and self.saved_epoch != self.counters.best_epoch:
             self._save_model()
+        self.state = state
         if checkpoint.all_finite(state):
             Checkpoint(
                 self.config.to_dict(), self.identity, self.counters, state, self.best, self.history.tensor()
             ).write(self.folder)
+
+    def finalise(self) -> None:
+        """After the last epoch: fit the zero of the energy on all frames seen, and write the final model."""
+        if self.counters.energy_zero != {} or not self.best:
+            return
+        potential = self._potential().to(self.device)
+        zero = energy_zero(potential, self.seen, len(self.validation))
+        self.counters.energy_zero = zero
+        self.counters.best_errors["energy_mae"] = zero["validation_energy_mae"]
+        self.saved_epoch = 0
+        self._save_model()
+        if self.state is not None:
+            self.write(self.state)
 
     def plot(self) -> None:
         plot_history(self.history.rows, self.unit, self.folder / PLOT)
@@ -202,7 +220,10 @@ class Run:
             **run_record(self.config, self.counters, self.unit),
             "base": self.identity["base"] or None,
         }
-        return Potential(network.with_elements(self.elements), self.normalisation, record, self.domain)
+        normalisation, zero = self.normalisation, self.counters.energy_zero
+        if zero:
+            normalisation, record["energy_zero"] = with_zero(normalisation, zero), zero
+        return Potential(network.with_elements(self.elements), normalisation, record, self.domain)
 
     def result(self, already_finished: bool) -> TrainResult:
         counters = self.counters
