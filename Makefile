@@ -10,6 +10,8 @@ demo: $(VENV)/ready
 
 test: lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	@$(BIN)/python -c "import triton" 2>/dev/null || \
+		echo "NOTE: Triton is not available on this system, so the tests of the GPU kernels were skipped."
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

@@ -1,7 +1,7 @@
 """The zero of the energy, fitted once more after training.
 
-The loss weighs energies lightly, so the mean error of the energy drifts while forces improve. A constant added
-to the energy, or one per element, mends that and leaves the forces as they are.
+The loss weighs energies lightly, so their mean error drifts while forces improve. A constant added
+to the energy, or one per element, corrects that and leaves the forces as they are.
 """
 
 from __future__ import annotations

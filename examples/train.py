@@ -1,0 +1,25 @@
+"""Train a force field in Python, test it on frames it has not seen, and save it.
+
+python examples/train.py --epochs 45
+"""
+
+import argparse
+
+import geomatt
+from geomatt.data import ethanol, random_split
+from geomatt.training import resolve
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--epochs", type=int, default=45)
+parser.add_argument("--out", default="runs/example")
+options = parser.parse_args()
+
+data = ethanol()  # 2000 frames, GFN2-xTB at 500 K; geomatt.read("file.npz") reads your own
+split = random_split(len(data), train=800, validation=200, test=200, seed=0)
+config = resolve({"epochs": options.epochs, "network": {"features": 64, "overlap_features": 64}})
+result = geomatt.train(data, split, config, options.out)
+
+errors = geomatt.evaluate(result.potential, data, indices=split.test, unit="kcal/mol")
+force_mae = errors.to_dict()["overall"]["forces_mae"]
+print(f"force error on {len(split.test)} frames: {force_mae:.2f} kcal/mol/Å")
+print(f"model: {result.folder / 'model.safetensors'}")
