@@ -15,5 +15,5 @@ for record in records:
     i, j = divmod(int(abs(strongest).argmax()), len(molecule))
     precision = scores[record.label].average_precision
     print(
-        f"{record.label:14} strongest pair {i}–{j}: {strongest[i, j]:+.3f}   precision for bonds {precision:.2f}"
+        f"{record.label:14} strongest pair {i}–{j}: {strongest[i, j]:+.3f}   bonds {precision:.2f}"
     )
