@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geomatt.cache import cache_directory
 from geomatt.data import CATALOGUE, fetch, locate, read
-from geomatt.data.public import catalogue, download
+from geomatt.data.files import sha256
+from geomatt.data.public import catalogue
 from geomatt.errors import GeomAttError
 
 ETHANOL = [6, 6, 8, 1, 1, 1, 1, 1, 1]
@@ -118,7 +120,7 @@ def test_download_is_remembered_and_readable_by_name(server: Server, tmp_path: P
     assert seen[-1] == (len(server.content), len(server.content))
     assert locate("MD17/Ethanol") == path
     memory = json.loads((tmp_path / "cache" / "checksums.json").read_text())
-    assert memory["md17/md17_ethanol.npz"]["sha256"] == download.sha256(path)
+    assert memory["md17/md17_ethanol.npz"]["sha256"] == sha256(path)
     assert fetch("md17/ethanol") == (path, "cached")
     assert len(server.asked) == 1
     for data in (read("md17/ethanol"), read(path)):  # the file does not say its units
@@ -266,7 +268,7 @@ def test_names_and_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> No
     monkeypatch.delenv("GEOMATT_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
-    assert catalogue.cache_directory() == tmp_path / "geomatt"
+    assert cache_directory() == tmp_path / "geomatt"
 
 
 def test_storage_problems(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

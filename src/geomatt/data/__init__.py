@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from geomatt.cache import cache_directory
 from geomatt.data.checks import check_labels
 from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.io.readers import read, report_unit, write
-from geomatt.data.public.catalogue import CATALOGUE, cache_directory, find_entry, locate
+from geomatt.data.public.catalogue import CATALOGUE, find_entry, locate
 from geomatt.data.public.download import fetch
 from geomatt.data.public.embedded import ethanol
 from geomatt.data.splits import Split, blocked_split, fold_splits, random_split, split_from_files

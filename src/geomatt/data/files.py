@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -66,6 +67,12 @@ def atomic_write(path: str | Path, content: bytes) -> None:
     """Write a whole file, or leave what was there."""
     with atomic_output(path) as temporary:
         temporary.write_bytes(content)
+
+
+def sha256(path: Path) -> str:
+    """Checksum of a file."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def write_error(path: str | Path, error: OSError) -> GeomAttError:

@@ -9,16 +9,15 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.files import atomic_output
-from geomatt.data.io.border import (
+from geomatt.data.io.fields import (
     IGNORE,
-    FileUnits,
     add_notes,
     check_finite,
     check_mapping,
     check_numbers,
     refuse_unused_labels,
-    resolve_units,
 )
+from geomatt.data.io.file_units import FileUnits, resolve_units
 from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
 

@@ -10,15 +10,15 @@ import numpy as np
 
 from geomatt import units
 from geomatt.data.files import atomic_output
-from geomatt.data.io.border import (
+from geomatt.data.io.fields import (
     IGNORE,
     add_notes,
     check_finite,
     check_mapping,
     check_numbers,
     refuse_unused_labels,
-    resolve_units,
 )
+from geomatt.data.io.file_units import resolve_units
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 

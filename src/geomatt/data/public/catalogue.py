@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from geomatt.cache import cache_directory
 
 UNITS = ("kcal/mol", "Ang")  # of every data set in the catalogue
 
@@ -98,17 +98,6 @@ CATALOGUE: tuple[Entry, ...] = (
     _gdml("md22", "buckyball-catcher"),
     _gdml("md22", "double-walled_nanotube"),
 )
-
-
-def cache_directory() -> Path:
-    """Where fetched data and compiled code live: $GEOMATT_CACHE, or the platform's usual place."""
-    if chosen := os.environ.get("GEOMATT_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "geomatt"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "geomatt"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "geomatt"
 
 
 def find_entry(name: str) -> Entry | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import json
 import os
@@ -19,9 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_output
+from geomatt.cache import cache_directory
+from geomatt.data.files import atomic_output, sha256
 from geomatt.data.io.npz import KNOWN_KEYS, load_arrays
-from geomatt.data.public.catalogue import CATALOGUE, Entry, cache_directory, find_entry
+from geomatt.data.public.catalogue import CATALOGUE, Entry, find_entry
 from geomatt.elements import SYMBOLS, formula
 from geomatt.errors import GeomAttError
 
@@ -235,12 +235,6 @@ def _verify(entry: Entry) -> None:
             f"{target} has changed since it was fetched (its checksum differs from the remembered one). "
             "Delete it and fetch it again."
         )
-
-
-def sha256(path: Path) -> str:
-    """Checksum of a file."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _memory_file() -> Path:

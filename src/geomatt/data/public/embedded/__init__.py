@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import as_file, files
 
+from geomatt.data.io.npz import read_npz
 from geomatt.data.structures import Dataset
 
 
@@ -25,8 +26,6 @@ def dimer() -> Dataset:
 
 
 def _read(name: str) -> Dataset:
-    from geomatt.data.io.npz import read_npz
-
     with as_file(files(__name__) / name) as path:
         return read_npz(path)
 
