@@ -1,4 +1,4 @@
-"""The label checks stay silent on good data and speak on each way of spoiling it."""
+"""Label checks: no warning on correct data, the right warning on each kind of damage."""
 
 from __future__ import annotations
 
@@ -36,45 +36,45 @@ def scaled(dataset: Dataset, factor: float) -> Dataset:
     return changed
 
 
-def test_silent_on_good_data(good: Dataset) -> None:
+def test_no_warning_on_correct_data(good: Dataset) -> None:
     assert check_labels(good) == []
     assert check_labels(good.select(np.random.default_rng(0).permutation(2000)[:100])) == []
     assert check_labels(good.select([0])) == []
 
 
 def stretched(dataset: Dataset, factor: float) -> Dataset:
-    """As if the length unit had been mistaken: forces, being energies per length, shrink."""
+    """As read with a wrong length unit: forces, energies per length, change inversely."""
     changed = scaled(dataset, 1 / factor)
     changed.positions = dataset.positions * factor
     return changed
 
 
-def test_speaks_on_a_wrong_length_unit(good: Dataset) -> None:
+def test_wrong_length_unit(good: Dataset) -> None:
     (warning,) = check_labels(stretched(good, BOHR))
     assert "close together" in warning
-    assert "--length-unit" in warning
+    assert "`length_unit`" in warning
     (warning,) = check_labels(stretched(good, 1 / BOHR))
     assert "far apart" in warning
-    argon = np.array([18, 18, 18])  # held by no bond
+    argon = np.array([18, 18, 18])  # no bonds
     assert check_labels(Dataset.from_frames(argon, 3.8 * np.eye(3)[None])) == []
     assert check_labels(Dataset.from_frames(np.array([98, 1, 1]), np.eye(3)[None])) == []  # no radius known
 
 
 @pytest.mark.parametrize("name", FACTORS)
-def test_speaks_on_wrong_forces(good: Dataset, name: str) -> None:
+def test_forces_of_wrong_sign_or_unit(good: Dataset, name: str) -> None:
     (warning,) = check_labels(scaled(good, FACTORS[name]))
     assert ("uphill" if name == "gradient" else "cannot belong") in warning
-    assert name == "gradient" or "--force-unit" in warning
+    assert name == "gradient" or "`force_unit`" in warning
     hints = {"kcal": "eV and kcal/mol", "Hartree": "Hartree and kcal/mol"}
     assert hints.get(name, "") in warning
 
 
-def test_few_frames_still_show_the_sign(good: Dataset) -> None:
+def test_wrong_sign_with_few_frames(good: Dataset) -> None:
     few = good.select(np.arange(0, 2000, 40))
     assert "uphill" in check_labels(scaled(few, -1))[0]
 
 
-def test_forces_of_other_frames(good: Dataset) -> None:
+def test_shuffled_energies(good: Dataset) -> None:
     shuffled = scaled(good, 1)
     assert shuffled.energies is not None
     shuffled.energies = np.random.default_rng(0).permutation(shuffled.energies)
@@ -82,7 +82,7 @@ def test_forces_of_other_frames(good: Dataset) -> None:
     assert "do not belong" in warning
 
 
-def test_net_force_torque_repeats_nan(good: Dataset) -> None:
+def test_net_force_torque_repeated_frames_and_nan(good: Dataset) -> None:
     pushed = scaled(good, 1)
     assert pushed.forces is not None
     pushed.forces[:, 0] += 0.05
@@ -102,7 +102,7 @@ def test_net_force_torque_repeats_nan(good: Dataset) -> None:
     assert check_labels(broken) == ["The forces contain NaN or infinity."]
 
 
-def test_mixtures_and_odd_data_are_survived(good: Dataset) -> None:
+def test_mixtures_and_data_without_labels(good: Dataset) -> None:
     mixture = Dataset.from_structures(list(good[:60]) + [read_atom() for _ in range(40)])
     assert all("repeat" in w for w in check_labels(mixture))
     assert any("uphill" in w for w in check_labels(scaled(mixture, -1)))
@@ -126,7 +126,7 @@ def test_public_data(path: Path) -> None:
     dataset = read(path)
     start = time.perf_counter()
     assert check_labels(dataset) == []
-    assert time.perf_counter() - start < 10  # takes a second; other work on the machine is not our business
+    assert time.perf_counter() - start < 10  # takes about a second on an idle core
     for name in ("gradient", "kcal", "Bohr"):
         assert len(check_labels(scaled(dataset, FACTORS[name]))) == 1
     pushed = scaled(dataset, 1)
@@ -138,7 +138,7 @@ def test_public_data(path: Path) -> None:
     assert "far apart" in check_labels(stretched(dataset, 1 / BOHR))[0]
 
 
-def test_ethanol_is_what_it_says() -> None:
+def test_embedded_ethanol() -> None:
     dataset = ethanol()
     assert len(dataset) == 2000
     assert sorted(dataset[0].numbers.tolist()) == [1] * 6 + [6, 6, 8]
@@ -148,7 +148,7 @@ def test_ethanol_is_what_it_says() -> None:
     assert read("embedded/ethanol").fingerprint() == dataset.fingerprint()
 
 
-def test_ethanol_labels_are_those_of_its_positions() -> None:
+def test_embedded_ethanol_labels_against_tblite() -> None:
     TBLite = pytest.importorskip("tblite.ase").TBLite
     from ase import Atoms
 
@@ -161,7 +161,7 @@ def test_ethanol_labels_are_those_of_its_positions() -> None:
         assert np.allclose(atoms.get_forces(), structure.forces, atol=1e-5)
 
 
-def test_the_dimer_is_what_it_says() -> None:
+def test_embedded_dimer() -> None:
     dataset = dimer()
     assert len(dataset) == 70
     assert formula(dataset[0].numbers) == "C18H20N16O4"
@@ -176,7 +176,7 @@ def test_the_dimer_is_what_it_says() -> None:
         assert "make_dimer.py --segments 7 --frames 10 --every 50" in str(file["made_by"])
 
 
-def test_the_dimers_labels_are_those_of_its_positions() -> None:
+def test_embedded_dimer_labels_against_tblite() -> None:
     TBLite = pytest.importorskip("tblite.ase").TBLite
     from ase import Atoms
 
@@ -187,6 +187,6 @@ def test_the_dimers_labels_are_those_of_its_positions() -> None:
     assert np.allclose(atoms.get_forces(), structure.forces, atol=1e-3)
 
 
-def test_unknown_name_is_no_file() -> None:
+def test_unknown_embedded_name() -> None:
     with pytest.raises(GeomAttError, match="There is no file"):
         read("embedded/methanol")

@@ -1,4 +1,4 @@
-"""Structures and data sets: reading, checking, splitting, fetching, and batches for the network."""
+"""Structures and data sets: reading, checking, splitting, downloading, batching."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    # Only batches need torch, whose import takes seconds that `geomatt data info` should not wait for.
+    # Only batches need torch, whose import takes seconds.
     if name in ("Batch", "collate"):
         from geomatt.data import batch
 

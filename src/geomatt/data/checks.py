@@ -81,7 +81,7 @@ def _bond_lengths(dataset: Dataset) -> list[str]:
     return [
         f"The atoms are too {what} for bonds: nearest neighbours sit at {typical:.2f} times the sum "
         f"of their covalent radii, where bonds are near 1. Is the length unit right ({mistake} does this)? "
-        "Give it with --length-unit."
+        "Give `length_unit`."
     ]
 
 
@@ -177,7 +177,7 @@ def _compare(positions: np.ndarray, energies: np.ndarray, forces: np.ndarray) ->
         return (
             f"The forces cannot belong to the energies: energies vary {ratio:.3g} times as much as the "
             f"forces say they should{_likely_mixture(ratio)}. Check the units of both; if forces are "
-            "not in the energy unit per length unit, give theirs with --force-unit."
+            "not in energy unit per length unit, give `force_unit`."
         )
     return None
 

@@ -1,4 +1,4 @@
-"""Structures and data sets of structures: plain arrays in eV and Å, labels in float64."""
+"""Structures and data sets as plain arrays in eV and Å, float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geomatt.errors import GeomAttError
 
 @dataclass(frozen=True)
 class Structure:
-    """One arrangement of atoms, with labels where there are any (eV, Å, eV/Å)."""
+    """Atoms with positions and, if known, labels (eV, Å, eV/Å)."""
 
     numbers: np.ndarray  # (N,) int64, atomic numbers
     positions: np.ndarray  # (N, 3) float64
@@ -35,7 +35,7 @@ class Structure:
 
 
 class AtomsLike(Protocol):
-    """What is needed of ASE's Atoms."""
+    """The attributes of ASE Atoms that are used."""
 
     numbers: Any
     positions: Any
@@ -44,7 +44,7 @@ class AtomsLike(Protocol):
 
 
 def as_structure(atoms: Structure | AtomsLike) -> Structure:
-    """A structure from ASE Atoms, or from anything that has the same attributes."""
+    """A structure from ASE Atoms, or from any object with the same attributes."""
     if isinstance(atoms, Structure):
         return atoms
     try:
@@ -60,10 +60,7 @@ def as_structure(atoms: Structure | AtomsLike) -> Structure:
 
 
 class Dataset(Sequence[Structure]):
-    """Many structures in flat arrays: atoms of structure s are rows offsets[s]:offsets[s+1].
-
-    Flat storage keeps 100,000 frames of one molecule as cheap as a mix of molecules.
-    """
+    """Many structures in flat arrays; the atoms of structure s are the rows offsets[s]:offsets[s+1]."""
 
     def __init__(
         self,
@@ -78,7 +75,7 @@ class Dataset(Sequence[Structure]):
         charges: np.ndarray | None = None,  # (n,) float64
         info: list[dict[str, Any]] | None = None,
         name: str = "",
-        origin: dict[str, str] | None = None,  # where it came from: path, units read, theory
+        origin: dict[str, str] | None = None,  # path, units of the file, theory
     ) -> None:
         self.numbers = np.ascontiguousarray(numbers, dtype=np.int64)
         self.positions = np.ascontiguousarray(positions, dtype=np.float64)
@@ -111,16 +108,16 @@ class Dataset(Sequence[Structure]):
 
     @classmethod
     def from_structures(cls, structures: Iterable[Structure], **rest: Any) -> Dataset:
-        """A data set of any structures; a label must be on all of them or on none."""
+        """A data set of any structures; a label must be present on all of them or on none."""
         items = list(structures)
         if not items:
-            raise GeomAttError("There is no structure in the input.")
+            raise GeomAttError("There are no structures in the input.")
         for label in ("energy", "forces"):
             missing = [i for i, s in enumerate(items) if getattr(s, label) is None]
             if missing and len(missing) < len(items):
                 raise GeomAttError(
                     f"{len(missing)} of {len(items)} structures have no {label} (first: {missing[0]}). "
-                    "Labels must be on all structures or on none: drop those structures or label them."
+                    "Remove these structures or label them: a label must be on all structures or on none."
                 )
         has_energy, has_forces = items[0].energy is not None, items[0].forces is not None
         return cls(
@@ -168,7 +165,7 @@ class Dataset(Sequence[Structure]):
         return (self[i] for i in range(len(self)))
 
     def select(self, indices: np.ndarray | Sequence[int]) -> Dataset:
-        """The chosen structures, in the given order."""
+        """The structures with these indices, in the given order."""
         chosen = np.asarray(indices, dtype=np.int64)
         sizes = self.sizes[chosen]
         atoms = np.concatenate(
@@ -195,17 +192,17 @@ class Dataset(Sequence[Structure]):
 
     @property
     def elements(self) -> list[int]:
-        """The atomic numbers that occur, ascending."""
+        """Atomic numbers in the data set, ascending."""
         return [int(z) for z in np.unique(self.numbers)]
 
     @property
     def single_composition(self) -> bool:
-        """Whether every structure has the same elements in the same numbers."""
+        """True if all structures have the same molecular formula."""
         counts = self.composition()
         return bool((counts == counts[0]).all())
 
     def composition(self) -> np.ndarray:
-        """How many atoms of each of `elements` every structure has, (n, elements)."""
+        """Number of atoms of each of `elements` in each structure, (n, elements)."""
         counts = np.zeros((len(self), len(self.elements)), dtype=np.int64)
         owner = np.repeat(np.arange(len(self)), self.sizes)
         np.add.at(counts, (owner, np.searchsorted(self.elements, self.numbers)), 1)
@@ -213,12 +210,12 @@ class Dataset(Sequence[Structure]):
 
     @property
     def provenance(self) -> dict[str, str]:
-        """Where the data came from, for records that travel: the file's name, not the user's folders."""
+        """`origin` with the name of the file instead of its path, for records that are shared."""
         path = self.origin.get("path")
         return dict(self.origin) if path is None else {**self.origin, "path": Path(path).name}
 
     def fingerprint(self) -> str:
-        """SHA-256 over geometry and labels: the same data has the same one, whatever file it came from."""
+        """SHA-256 of geometry and labels, independent of the file they were read from."""
         digest = hashlib.sha256()
         for array in (self.offsets, self.numbers, self.positions, self.energies, self.forces):
             digest.update(b"none" if array is None else array.tobytes())
@@ -228,10 +225,10 @@ class Dataset(Sequence[Structure]):
         return digest.hexdigest()
 
     def frame_hashes(self) -> list[str]:
-        """A short hash of each structure's elements and centred positions (to 0.001 Å).
+        """A short hash of the elements and centred positions (to 0.001 Å) of each structure.
 
-        It finds repeated frames, and frames a model was trained on, in any file: the rounding forgives
-        another float width or another origin, and frames of a simulation differ by more.
+        It identifies repeated frames, and frames a model was trained on, across files: rounding removes
+        differences of float precision and origin, while frames of a simulation differ by more.
         """
         starts = self.offsets[:-1]
         mean = np.add.reduceat(self.positions, starts, axis=0) / np.maximum(self.sizes, 1)[:, None]

@@ -1,4 +1,4 @@
-"""Everything ASE reads: extxyz, trajectories, outputs of electronic structure codes, ASE databases."""
+"""Files read with ASE: extxyz, trajectories, databases, outputs of electronic structure codes."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def read_ase(
     force_unit: str | None = None,
     keys: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """Read all structures of a file with ASE, which means eV and Å unless the caller says otherwise.
+    """Read all structures of a file with ASE, in eV and Å unless other units are given.
 
-    ``keys`` maps energy, forces, positions, numbers to other names in the file's info, arrays or results.
+    ``keys`` maps energy, forces, positions, numbers to other names of ASE's info, arrays or results.
     """
     try:
         import ase.io.formats as formats
@@ -42,14 +42,14 @@ def read_ase(
         raise GeomAttError(_NO_ASE) from None
     path = Path(path)
     mapping = check_mapping(keys)
-    # An absolute path: ASE takes names such as postgres... for addresses of database servers.
+    # ASE takes relative names such as postgres... for addresses of database servers.
     try:
         kind = str(formats.filetype(str(path.resolve())))
-        if kind not in formats.ioformats:  # ASE falls back on the ending of the name
+        if kind not in formats.ioformats:  # ASE returns the suffix of an unknown kind
             raise formats.UnknownFileTypeError
     except (formats.UnknownFileTypeError, OSError, UnicodeDecodeError):
         raise GeomAttError(
-            f"{path}: unknown kind of file. Known are npz, extxyz (.xyz, .extxyz) and what ASE reads "
+            f"{path}: unknown kind of file. Supported are npz, extxyz (.xyz, .extxyz) and the formats of ASE "
             "(.traj, .db, ...)."
         ) from None
     file_units = resolve_units(
@@ -64,13 +64,13 @@ def read_ase(
             structures.append(_structure(path, atoms, mapping, file_units))
     except GeomAttError:
         raise
-    except Exception as error:  # ASE's readers raise whatever their parsing runs into
+    except Exception as error:  # ASE's readers raise any kind of error
         raise GeomAttError(
             f"{path} could not be read as {kind}, after {len(structures)} complete structure(s): "
-            f"{error or type(error).__name__}. Is the file complete?"
+            f"{error or type(error).__name__}. Check that the file is complete."
         ) from error
     if not structures:
-        raise GeomAttError(f"There is no structure in {path}.")
+        raise GeomAttError(f"{path} contains no structures.")
     _refuse_nan(path, structures)
     try:
         dataset = Dataset.from_structures(structures)
@@ -84,7 +84,7 @@ def read_ase(
 
 
 def write_extxyz(dataset: Dataset, path: Path) -> None:
-    """Write extxyz in eV and Å; energies keep all digits, positions and forces eight decimals."""
+    """Write extxyz in eV and Å: energies with all digits, positions and forces with eight decimals."""
     try:
         from ase import Atoms
         from ase.calculators.singlepoint import SinglePointCalculator
@@ -109,7 +109,7 @@ def write_extxyz(dataset: Dataset, path: Path) -> None:
 
 
 def _frames(path: Path, kind: str) -> Iterator[Any]:
-    """The structures as ASE atoms; a database row brings its key-value pairs and data as info."""
+    """The structures as ASE Atoms; key-value pairs and data of a database row become info."""
     if kind in ("db", "json"):
         from ase.db import connect
 
@@ -125,11 +125,11 @@ def _frames(path: Path, kind: str) -> Iterator[Any]:
 
 
 def _structure(path: Path, atoms: Any, mapping: Mapping[str, str], file_units: FileUnits) -> Structure:
-    """One structure in eV and Å, its labels looked up by their mapped or usual names."""
+    """One structure in eV and Å, with labels from their mapped or usual names."""
     size = len(atoms)
     if size == 0:
         raise GeomAttError(f"{path}: a structure has no atoms.")
-    # Straight from the results: get_forces() would set the forces on constrained atoms to zero.
+    # Not get_forces(), which sets the forces on constrained atoms to zero.
     results = dict(atoms.calc.results) if atoms.calc is not None else {}
     fields: dict[str, Any] = {**atoms.info, **atoms.arrays, **results}
     shapes = {"energy": ((), (1,)), "forces": ((size, 3),), "positions": ((size, 3),), "numbers": ((size,),)}
@@ -149,7 +149,7 @@ def _structure(path: Path, atoms: Any, mapping: Mapping[str, str], file_units: F
         value = np.asarray(fields[name])
         if value.dtype.kind not in "fiu" or value.shape not in wanted:
             raise GeomAttError(
-                f"{path}: {name!r} should hold the {quantity} of {size} atoms, but it is {value.dtype} of "
+                f"{path}: {name!r} should contain the {quantity} of {size} atoms, but it is {value.dtype} of "
                 f"shape {value.shape}."
             )
         found[quantity] = value

@@ -12,12 +12,12 @@ from geomatt.errors import GeomAttError
 
 @dataclass(frozen=True)
 class FileUnits:
-    """The units of a file, by canonical name, and how they are known."""
+    """Canonical names of the units of a file, and how they are known."""
 
     energy: str
     length: str
     known: str
-    force: str | None = None  # where it is not energy/length
+    force: str | None = None  # None: energy/length
 
     @property
     def energy_in_ev(self) -> float:
@@ -32,7 +32,7 @@ class FileUnits:
         return units.force_factor(self.force or f"{self.energy}/{self.length}")
 
     def origin(self, path: Path, kind: str) -> dict[str, str]:
-        """The beginning of `Dataset.origin`."""
+        """The first entries of `Dataset.origin`."""
         origin = {
             "path": str(path),
             "format": kind,
@@ -51,10 +51,10 @@ def resolve_units(
     energies_matter: bool = True,
     force: str | None = None,
 ) -> FileUnits:
-    """Units of energy and length: given by the user, else read from the file, else ``known``, else an error.
+    """Units of energy and length: as given, else as stated in the file, else ``known``, else an error.
 
-    ``known`` is (energy unit, length unit, why). Without any label the energy unit does not matter. Forces
-    are in energy/length unless ``force`` says otherwise.
+    ``known`` is (energy unit, length unit, reason). Without labels no energy unit is needed. Forces are in
+    energy/length unless ``force`` is given.
     """
     force = None if force is None else units.force_unit(force)
     chosen: list[str] = []
@@ -70,7 +70,7 @@ def resolve_units(
             try:
                 chosen.append(canonical[i](in_file[i]))
             except GeomAttError as error:
-                raise GeomAttError(f"{path}: {error} Give it with --{kind}-unit.") from None
+                raise GeomAttError(f"{path}: {error} Give `{kind}_unit`.") from None
             reasons.append("read from the file")
         elif known is not None:
             chosen.append(known[i])
@@ -80,8 +80,8 @@ def resolve_units(
             reasons.append("no energies in the file")
         else:
             raise GeomAttError(
-                f"{path} does not say its {kind} unit, and it is never guessed. Give the units, for example: "
-                "--energy-unit kcal/mol --length-unit Ang (in Python: energy_unit=..., length_unit=...)."
+                f"{path} does not state its {kind} unit, and units are never guessed. Give them, for example "
+                "`energy_unit` kcal/mol `length_unit` Ang."
             )
     if reasons[0] == reasons[1]:
         return FileUnits(chosen[0], chosen[1], reasons[0], force)

@@ -1,4 +1,4 @@
-"""Trajectories of one molecule in numpy's npz: sGDML (MD17, MD22) and rMD17 key names, or mapped ones."""
+"""Trajectories of one molecule in npz files with the keys of sGDML (MD17, MD22), rMD17, or mapped ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from geomatt.data.io.file_units import resolve_units
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
-# Names under which a quantity is found without being told. The first is sGDML's, the second rMD17's.
+# Known array names of each quantity; the first is that of sGDML, the second that of rMD17.
 KNOWN_KEYS = {
     "numbers": ("z", "nuclear_charges", "numbers", "atomic_numbers", "Z"),
     "positions": ("R", "coords", "positions", "coordinates"),
@@ -34,14 +34,14 @@ _RMD17_MARKS = {"old_indices", "old_energies", "old_forces"}
 
 
 def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz file. Nothing in it is ever unpickled."""
-    damaged = f"{path} is damaged or was cut short: it is no complete npz file. Copy or download it again."
+    """All arrays of an npz file. Nothing is ever unpickled."""
+    damaged = f"{path} is damaged or incomplete. Copy or download it again."
     if not zipfile.is_zipfile(path):
         with open(path, "rb") as stream:
             start = stream.read(2)
         if start == b"PK":
             raise GeomAttError(damaged)
-        raise GeomAttError(f"{path} is not an npz file (its content is something else).")
+        raise GeomAttError(f"{path} is not an npz file, whatever its name says.")
     arrays: dict[str, np.ndarray] = {}
     try:
         with np.load(path, allow_pickle=False) as archive:
@@ -52,12 +52,12 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
                     if "allow_pickle" not in str(error) and "Object arrays" not in str(error):
                         raise
                     raise GeomAttError(
-                        f"{path}: {key!r} is an array of Python objects. Those are pickles, which can run "
-                        "any code, so they are never unpickled here. Store plain numeric arrays; for "
-                        "molecules of different sizes use an extxyz file."
+                        f"{path}: {key!r} is an array of Python objects. They are never unpickled, because "
+                        "a pickle can run any code. Store plain numeric arrays; for molecules of different "
+                        "sizes use an extxyz file."
                     ) from None
-                if not isinstance(value, np.ndarray):  # a zip member that is no array comes back as bytes
-                    raise GeomAttError(f"{path}: {key!r} is not an array, so this is no npz file of numpy's.")
+                if not isinstance(value, np.ndarray):  # numpy returns other zip members as bytes
+                    raise GeomAttError(f"{path}: {key!r} is not a numpy array, so this is not an npz file.")
                 arrays[key] = value
     except GeomAttError:
         raise
@@ -75,10 +75,10 @@ def read_npz(
     keys: Mapping[str, str] | None = None,
     known_units: tuple[str, str, str] | None = None,
 ) -> Dataset:
-    """Read frames of one molecule (or of molecules with equally many atoms).
+    """Read frames of one molecule, or of molecules with the same number of atoms.
 
     ``keys`` maps numbers, positions, energy, forces to other array names. ``known_units`` (energy, length,
-    why) stands in where neither the file nor the caller says the units.
+    reason) are used if neither the file nor the caller states units.
     """
     path = Path(path)
     arrays = load_arrays(path)
@@ -87,13 +87,13 @@ def read_npz(
     for quantity in ("numbers", "positions"):
         if names[quantity] is None:
             raise GeomAttError(
-                f"{path} has no {quantity} under a name known here ({', '.join(KNOWN_KEYS[quantity])}). "
-                f"It holds {_describe(arrays)}. Say which array it is with --key {quantity}=NAME."
+                f"{path} has no {quantity} under a known name ({', '.join(KNOWN_KEYS[quantity])}). "
+                f"It contains {_describe(arrays)}. Name the array with `keys` {quantity}=NAME."
             )
     positions = _numeric(path, arrays, names["positions"])
-    shape = positions.shape  # as the file has it, for messages
+    shape = positions.shape  # as in the file, for messages
     if shape and shape[0] == 0:
-        raise GeomAttError(f"{path} holds no frames: {names['positions']!r} has shape {shape}.")
+        raise GeomAttError(f"{path} contains no frames: {names['positions']!r} has shape {shape}.")
     if positions.ndim == 2:  # a single frame
         positions = positions[None]
     if positions.ndim != 3 or positions.shape[2] != 3 or 0 in shape:
@@ -153,16 +153,16 @@ def read_npz(
 
 
 def write_npz(dataset: Dataset, path: Path, energy_unit: str) -> None:
-    """Write frames of one molecule with sGDML's keys: positions in Å, energies in ``energy_unit``."""
+    """Write frames of one molecule with the keys of sGDML: positions in Å, energies in ``energy_unit``."""
     sizes = dataset.sizes
     frames = dataset.numbers.reshape(len(dataset), -1) if (sizes == sizes[0]).all() else None
     if frames is None or (frames != frames[0]).any():
         raise GeomAttError(
-            "An npz file holds one molecule with its atoms in one order; these structures differ. "
+            "An npz file contains one molecule with a fixed order of atoms; these structures differ. "
             "Write an extxyz file instead."
         )
     if dataset.pbc is not None and dataset.pbc.any():
-        raise GeomAttError("An npz file has no place for a periodic cell. Write an extxyz file instead.")
+        raise GeomAttError("An npz file cannot store a periodic cell. Write an extxyz file instead.")
     factor = units.from_ev(energy_unit)
     arrays = {
         "type": np.array("d"),
@@ -182,22 +182,22 @@ def write_npz(dataset: Dataset, path: Path, energy_unit: str) -> None:
 
 
 def _describe(arrays: Mapping[str, np.ndarray]) -> str:
-    return ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in arrays.items()) or "no array at all"
+    return ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in arrays.items()) or "no arrays"
 
 
 def _find(path: Path, arrays: Mapping[str, np.ndarray], quantity: str, mapped: str | None) -> str | None:
-    """The array that holds a quantity, or None."""
+    """Name of the array with a quantity, or None."""
     if mapped == IGNORE:
         return None
     if mapped is not None:
         if mapped not in arrays:
-            raise GeomAttError(f"{path} has no array {mapped!r}. It holds {_describe(arrays)}.")
+            raise GeomAttError(f"{path} has no array {mapped!r}. It contains {_describe(arrays)}.")
         return mapped
     found = [name for name in KNOWN_KEYS[quantity] if name in arrays]
     if len(found) > 1:
         raise GeomAttError(
             f"{path} has {' and '.join(map(repr, found))}, each of which could be the {quantity}. "
-            f"Say which with --key {quantity}={found[0]}."
+            f"Choose one, for example with `keys` {quantity}={found[0]}."
         )
     return found[0] if found else None
 
@@ -205,7 +205,7 @@ def _find(path: Path, arrays: Mapping[str, np.ndarray], quantity: str, mapped: s
 def _numeric(path: Path, arrays: Mapping[str, np.ndarray], name: str | None) -> np.ndarray:
     assert name is not None
     if arrays[name].dtype.kind not in "fiu":
-        raise GeomAttError(f"{path}: {name!r} holds {arrays[name].dtype}, not real numbers.")
+        raise GeomAttError(f"{path}: {name!r} contains {arrays[name].dtype}, not real numbers.")
     return arrays[name].astype(np.float64)
 
 
@@ -220,7 +220,7 @@ def _atomic_numbers(
             "atomic numbers are (atoms,) or (frames, atoms)."
         )
     if (numbers != np.round(numbers)).any():
-        raise GeomAttError(f"{path}: {name!r} has values that are no integers, so no atomic numbers.")
+        raise GeomAttError(f"{path}: {name!r} has values that are not integers; atomic numbers are.")
     check_numbers(path, numbers.reshape(-1))
     return np.broadcast_to(numbers.astype(np.int64), (n, atoms))
 
@@ -233,7 +233,7 @@ def _refuse_forgotten(
     n: int,
     atoms: int,
 ) -> None:
-    """A label under another name must not be ignored silently."""
+    """Raise an error if a label seems to be present under an unknown name."""
     shapes = {"energy": ((n,), (n, 1)), "forces": ((n, atoms, 3), (n, atoms * 3))}
     for quantity, wanted in shapes.items():
         if names[quantity] is None and mapping.get(quantity) != IGNORE:
