@@ -344,7 +344,9 @@ def test_without_ase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
     for name in [m for m in sys.modules if m == "ase" or m.startswith("ase.")]:
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "a.xyz").write_text("1\n\nH 0 0 0\n")
-    fails(tmp_path / "a.xyz", "pip install ase")
+    assert len(read(tmp_path / "a.xyz")) == 1
+    (tmp_path / "a.traj").write_bytes(b"- of UlmASE-Trajectory")
+    fails(tmp_path / "a.traj", "pip install ase")
     assert len(read(sgdml(file))) == 4
 
 

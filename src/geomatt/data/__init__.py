@@ -8,10 +8,18 @@ from geomatt.cache import cache_directory
 from geomatt.data.checks import check_labels
 from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.io.readers import read, report_unit, write
+from geomatt.data.joining import concatenate
 from geomatt.data.public.catalogue import CATALOGUE, find_entry, locate
 from geomatt.data.public.download import fetch
 from geomatt.data.public.embedded import ethanol
-from geomatt.data.splits import Split, blocked_split, fold_splits, random_split, split_from_files
+from geomatt.data.splits import (
+    Split,
+    blocked_split,
+    fold_splits,
+    random_split,
+    split_from_files,
+    split_in_order,
+)
 from geomatt.data.structures import Dataset, Structure
 
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ __all__ = [
     "cache_directory",
     "check_labels",
     "collate",
+    "concatenate",
     "ethanol",
     "fetch",
     "find_entry",
@@ -38,6 +47,7 @@ __all__ = [
     "report_unit",
     "require_writable",
     "split_from_files",
+    "split_in_order",
     "write",
 ]
 

@@ -143,6 +143,12 @@ def split_from_files(
     return Split(roles[0], roles[1], roles[2], "files").check(n)
 
 
+def split_in_order(train: int, validation: int, test: int = 0) -> Split:
+    """The first structures train, the next validate, the last test: for separate files, concatenated."""
+    index = np.arange(train + validation + test)
+    return Split(index[:train], index[train : train + validation], index[train + validation :], "files")
+
+
 def _check_sizes(n: int, train: int, validation: int, test: int | None) -> None:
     for name, size in (("train", train), ("validation", validation), ("test", test or 0)):
         if size < 0:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
-QUANTITIES = ("numbers", "positions", "energy", "forces")
+NEEDED = ("numbers", "positions")
+QUANTITIES = (*NEEDED, "energy", "forces", "stress", "charge", "multiplicity", "weight")
 IGNORE = "none"  # keys={"energy": "none"} leaves a label out on purpose
+LARGEST = 1e12  # Å, eV, ...; larger numbers come from damaged files
 NOT_LABELS = {
-    *("time", "step", "temperature", "temp", "pressure", "volume", "charge", "spin", "weight", "uid"),
+    *("time", "step", "temperature", "temp", "pressure", "volume", "spin", "weight", "config_weight", "uid"),
+    *("charge", "total_charge", "multiplicity", "spin_multiplicity"),
     *("momenta", "velocities", "velocity", "velo", "v", "masses", "dipole", "magmoms", "magmom"),
     *("initial_magmoms", "initial_charges", "charges", "tags", "old_energies", "old_forces"),
 }
@@ -27,7 +32,7 @@ def check_mapping(keys: Mapping[str, str] | None) -> dict[str, str]:
                 f"{quantity!r} is not a quantity that `keys` can map. Known are {', '.join(QUANTITIES)}; for "
                 "example `keys` energy=my_energy."
             )
-        if quantity in ("numbers", "positions") and mapping[quantity] == IGNORE:
+        if quantity in NEEDED and mapping[quantity] == IGNORE:
             raise GeomAttError(f"{quantity} cannot be left out: every structure needs them.")
     return mapping
 
@@ -51,22 +56,45 @@ def check_numbers(path: Path, numbers: np.ndarray) -> None:
             if 0 in bad
             else ""
         )
-        raise GeomAttError(f"{path} has {int(bad[0])} as an atomic number; elements are 1 to 118.{hint}")
+        raise GeomAttError(f"{path} has {bad[0]:g} as an atomic number; elements are 1 to 118.{hint}")
+
+
+def check_weight(value: Any) -> float:
+    """The weight of a structure as float, or an error."""
+    array = np.asarray(value)
+    if array.size != 1 or array.dtype.kind not in "fiu" or not 0 <= array.reshape(-1)[0] <= LARGEST:
+        raise GeomAttError(f"The weight of a structure is {value!r}; it should be a number, 0 or larger.")
+    return float(array.reshape(-1)[0])
+
+
+def in_range(values: np.ndarray | float) -> bool:
+    """True if all values are finite and of a size that occurs."""
+    return bool((np.abs(values) <= LARGEST).all())  # false for NaN
 
 
 def check_finite(path: Path, what: str, values: np.ndarray | None) -> None:
-    """Raise an error for NaN or infinity, naming the first such frame (the first axis is the frame)."""
-    if values is None or np.isfinite(values).all():
-        return
-    wrong = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(axis=1))
-    raise GeomAttError(
-        f"{path}: {what} of {len(wrong)} frame(s) contain NaN or infinity (first: frame {wrong[0]}). "
-        "Remove these frames or compute their labels again."
-    )
+    """Raise an error for NaN, infinity and absurd values (the first axis is the frame)."""
+    if values is not None and not in_range(values):
+        refuse_frames(path, what, np.flatnonzero([not in_range(frame) for frame in values]))
 
 
-def add_notes(origin: dict[str, str], has_energy: bool, has_forces: bool) -> None:
-    """Record missing labels in ``origin['notes']``."""
-    missing = [name for name, there in (("energies", has_energy), ("forces", has_forces)) if not there]
+def refuse_frames(path: Path, what: str, frames: np.ndarray | list[int]) -> None:
+    """Raise an error if there are frames with unusable numbers, naming the first."""
+    if len(frames):
+        raise GeomAttError(
+            f"{path}: {what} of {len(frames)} frame(s) contain NaN, infinity or numbers beyond {LARGEST:g} "
+            f"(first: frame {frames[0]}). Remove these frames or compute their labels again."
+        )
+
+
+def add_notes(dataset: Dataset, notes: Iterable[str] = ()) -> None:
+    """Record missing labels and `notes` in ``origin['notes']``."""
+    found = list(dict.fromkeys(notes))
+    missing = [name for name in ("energies", "forces") if getattr(dataset, name) is None]
     if missing:
-        origin["notes"] = f"The file has no {' and no '.join(missing)}."
+        found.insert(0, f"The file has no {' and no '.join(missing)}.")
+    for name, known in (("forces", dataset.has_forces), ("stress", dataset.has_stress)):
+        if known.any() and not known.all():
+            found.append(f"{np.count_nonzero(~known)} of {len(known)} structures have no {name}.")
+    if found:
+        dataset.origin["notes"] = " ".join(found)

@@ -31,6 +31,10 @@ class FileUnits:
     def force_in_ev_per_angstrom(self) -> float:
         return units.force_factor(self.force or f"{self.energy}/{self.length}")
 
+    @property
+    def stress_in_ev_per_angstrom3(self) -> float:
+        return self.energy_in_ev / self.length_in_angstrom**3
+
     def origin(self, path: Path, kind: str) -> dict[str, str]:
         """The first entries of `Dataset.origin`."""
         origin = {

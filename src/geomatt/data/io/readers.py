@@ -7,7 +7,9 @@ from pathlib import Path
 
 from geomatt import units
 from geomatt.data.files import require_writable
-from geomatt.data.io.ase_io import read_ase, write_extxyz
+from geomatt.data.io import extxyz
+from geomatt.data.io.ase_io import ase_format, ase_frames
+from geomatt.data.io.frames import read_frames
 from geomatt.data.io.npz import read_npz, write_npz
 from geomatt.data.public.catalogue import CATALOGUE, UNITS, find_entry, locate
 from geomatt.data.public.embedded import EMBEDDED
@@ -31,9 +33,10 @@ def read(
     name of a downloaded data set such as ``md17/ethanol``, or ``embedded/ethanol`` (or ``dimer``). Units are
     taken from the file or the arguments and never guessed; a given unit overrides that of the file.
     ``force_unit``, such as ``Hartree/Bohr``, is for forces in another unit than energy/length. ``keys`` maps
-    numbers, positions, energy, forces to the names used in the file; ``{"forces": "none"}`` leaves forces
-    out on purpose. `Dataset.origin` records what was read: path, format, energy_unit, length_unit,
-    units_known, force_unit if given, theory and name if stated, and notes about missing labels.
+    numbers, positions, energy, forces, stress, charge, multiplicity, weight to the names used in the file;
+    ``{"forces": "none"}`` leaves forces out on purpose. `Dataset.origin` records what was read: path, format,
+    energy_unit, length_unit, units_known, force_unit if given, theory and name if stated, and notes about
+    missing or unused values.
     """
     given = {"energy_unit": energy_unit, "length_unit": length_unit, "force_unit": force_unit}
     for name, unit in given.items():
@@ -53,6 +56,8 @@ def read(
         file = found
     if file.is_dir():
         raise GeomAttError(f"{file} is a directory. Give the data file inside it.")
+    if not file.is_file():
+        raise GeomAttError(f"{file} is not a regular file.")  # a pipe or device may never end
     try:
         with open(file, "rb") as stream:
             start = stream.read(4)
@@ -62,7 +67,9 @@ def read(
         raise GeomAttError(f"{file} is empty.")
     if start == _ZIP or file.suffix.lower() == ".npz":
         return read_npz(file, **given, keys=keys, known_units=_units_of_fetched(file))
-    return read_ase(file, **given, keys=keys)
+    kind = "extxyz" if extxyz.is_extxyz(file) else ase_format(file)
+    frames = extxyz.frames(file) if kind in ("extxyz", "xyz") else ase_frames(file, kind)
+    return read_frames(file, kind, frames, **given, keys=keys)
 
 
 def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None) -> None:
@@ -79,7 +86,7 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
     elif suffix in (".xyz", ".extxyz"):
         if energy_unit is not None and units.energy_unit(energy_unit) != "eV":
             raise GeomAttError("extxyz files are in eV and Å. Write an npz file for another unit.")
-        write_extxyz(dataset, path)
+        extxyz.write_extxyz(dataset, path)
     else:
         raise GeomAttError(f"Cannot write {path}: the name must end in .npz, .xyz or .extxyz.")
 
