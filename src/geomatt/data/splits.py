@@ -13,6 +13,7 @@ import numpy as np
 from geomatt.errors import GeomAttError
 
 KINDS = ("random", "blocked")
+_LARGEST = 10**7  # structures in a stored split
 _NONE = np.empty(0, dtype=np.int64)
 
 
@@ -193,4 +194,6 @@ def _from_text(text: str) -> np.ndarray:
     if not text:
         return _NONE
     ends = [[int(word) for word in run.split("-")] for run in text.split(",")]
+    if sum(end[-1] + 1 - end[0] for end in ends) > _LARGEST or max(end[-1] for end in ends) >= 2**62:
+        raise ValueError(f"it claims more than {_LARGEST:,} structures")
     return np.concatenate([np.arange(end[0], end[-1] + 1, dtype=np.int64) for end in ends])

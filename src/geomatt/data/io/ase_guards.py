@@ -18,23 +18,7 @@ import numpy as np
 from geomatt.errors import GeomAttError
 
 
-def check_before_reading(path: Path, kind: str) -> None:
-    """Raise an error if a trajectory, JSON file or database claims more than it contains."""
-    check = {"traj": _check_trajectory, "json": _check_json, "db": _check_database}.get(kind)
-    if check is None:
-        return
-    try:
-        check(path)
-    except GeomAttError:
-        raise
-    except Exception as error:
-        raise GeomAttError(
-            f"{path} is not a valid {kind} file: {str(error)[:200] or type(error).__name__}. "
-            "Check that it is complete."
-        ) from error
-
-
-def _check_trajectory(path: Path) -> None:
+def check_trajectory(path: Path) -> None:
     """ASE's trajectories are a table of offsets, a JSON text per frame, and arrays between them."""
     size = path.stat().st_size
     claimed = 0
@@ -65,11 +49,12 @@ def _check_trajectory(path: Path) -> None:
             claim_arrays(_decoded(path, stream.read(length)))
 
 
-def _check_json(path: Path) -> None:
+def check_json(path: Path) -> None:
+    """ASE's JSON files contain arrays with their shapes."""
     _decoded(path, path.read_bytes())
 
 
-def _check_database(path: Path) -> None:
+def check_database(path: Path) -> None:
     """ASE would add its tables to another SQLite file, and decodes JSON texts in some columns."""
     with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         names = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type='table'")}
@@ -94,3 +79,6 @@ def _decoded(path: Path, text: str | bytes) -> Any:
         return value
 
     return json.loads(text, object_hook=check)
+
+
+CHECKS = {"traj": check_trajectory, "json": check_json, "db": check_database}  # by ASE's names of formats

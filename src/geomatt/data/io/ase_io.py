@@ -1,16 +1,23 @@
-"""Files read with ASE: trajectories, databases, outputs of electronic structure codes."""
+"""Files read with ASE: trajectories, databases, and any other format that ASE knows."""
 
 from __future__ import annotations
 
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomatt.data.io.ase_guards import check_before_reading
+from geomatt.data.io.ase_guards import CHECKS
 from geomatt.data.io.frames import Frame
 from geomatt.errors import GeomAttError
+
+# A file of another format is converted by a process with limits, which grow with its size.
+_MEMORY, _MEMORY_PER_BYTE = 3 << 29, 50  # bytes
+_SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5
 
 
 def ase_format(path: Path) -> str:
@@ -34,7 +41,13 @@ def ase_format(path: Path) -> str:
 
 def ase_frames(path: Path, kind: str) -> Iterator[Frame]:
     """The frames of a file that ASE reads."""
-    check_before_reading(path, kind)
+    if kind not in CHECKS or path.suffix.lower() in (".gz", ".bz2", ".xz"):
+        with tempfile.TemporaryDirectory() as folder:
+            converted = Path(folder) / "converted.traj"
+            _convert(path, kind, converted)
+            yield from ase_frames(converted, "traj")
+            return
+    CHECKS[kind](path)
     for atoms in _images(path, kind):
         # Not get_forces(), which sets the forces on constrained atoms to zero.
         results = dict(atoms.calc.results) if atoms.calc is not None else {}
@@ -44,7 +57,12 @@ def ase_frames(path: Path, kind: str) -> Iterator[Frame]:
 
 def _images(path: Path, kind: str) -> Iterator[Any]:
     """The structures as ASE Atoms; key-value pairs and data of a database row become info."""
-    if kind in ("db", "json"):
+    if kind == "traj":
+        from ase.io.trajectory import Trajectory
+
+        with Trajectory(path) as trajectory:
+            yield from trajectory
+    else:
         from ase.db import connect
 
         with connect(str(path.resolve()), serial=True) as database:
@@ -52,7 +70,16 @@ def _images(path: Path, kind: str) -> Iterator[Any]:
                 atoms = row.toatoms()
                 atoms.info = {**(row.data or {}), **row.key_value_pairs}
                 yield atoms
-    else:
-        from ase.io import iread
 
-        yield from iread(str(path.resolve()), format=kind, do_not_split_by_at_sign=True)
+
+def _convert(path: Path, kind: str, target: Path) -> None:
+    size = path.stat().st_size
+    program = Path(__file__).with_name("ase_convert.py")
+    memory, seconds = _MEMORY + _MEMORY_PER_BYTE * size, _SECONDS + _SECONDS_PER_BYTE * size
+    command = [sys.executable, str(program), str(path.resolve()), kind, str(target), str(memory)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"ASE's parser did not end after {seconds:.0f} s") from None
+    if done.returncode:
+        raise ValueError((done.stderr.strip().splitlines() or ["ASE's parser crashed"])[-1])

@@ -57,6 +57,8 @@ def frames(path: Path) -> Iterator[Frame]:
             size = int(line)
         except ValueError:
             raise ValueError(f"expected a number of atoms, but got {line.strip()[:40]!r}") from None
+        if size == 0:
+            raise ValueError("a frame has no atoms")
         comment = next(lines, "")
         atoms = list(islice(lines, max(size, 0)))
         if len(atoms) != size:
@@ -193,7 +195,10 @@ def _written(value: Any) -> str:
     elif array.dtype.kind in "fiu" and array.ndim < 2:
         words = [repr(number) for number in np.atleast_1d(array).tolist()]
     else:
-        return _quoted("_JSON " + json.dumps(value, default=lambda x: np.asarray(x).tolist()))
+        return _quoted(
+            "_JSON "
+            + json.dumps(value, default=lambda x: x.tolist() if isinstance(x, np.ndarray) else str(x))
+        )
     return _quoted(" ".join(words))
 
 

@@ -247,11 +247,14 @@ def _per_frame(
 
 def _text(archive: Archive, name: str) -> str | None:
     """A short text in the archive, or None."""
-    if name not in archive or archive.headers[name].size != 1:
+    header = archive.headers.get(name)
+    if header is None or header.size != 1 or header.dtype.itemsize > _LONGEST_TEXT:
         return None
-    if archive.headers[name].dtype.kind not in "US" or archive.headers[name].dtype.itemsize > _LONGEST_TEXT:
+    encoding = {"U": "utf-32-be" if header.dtype.byteorder == ">" else "utf-32-le", "S": "utf-8"}
+    if header.dtype.kind not in encoding:
         return None
-    return units.text(archive[name])
+    # Not by numpy, which crashes on code points that do not exist.
+    return archive[name].tobytes().decode(encoding[header.dtype.kind], "replace").rstrip("\0")
 
 
 def _refuse_forgotten(

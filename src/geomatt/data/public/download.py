@@ -29,6 +29,7 @@ from geomatt.errors import GeomAttError
 Progress = Callable[[int, int | None], None]  # bytes received, total bytes if known
 _CHUNK = 1 << 16
 _TIMEOUT = 30.0  # seconds without data
+_LARGEST_MEMBER = 1 << 31  # bytes; the files of rMD17 have a tenth of it
 _STARTS = {".npz": b"PK", ".bz2": b"BZh"}
 
 
@@ -176,18 +177,19 @@ def _extract(entry: Entry, archive: Path, target: Path) -> None:
     try:
         with tarfile.open(archive, "r:*") as tar:
             for member in tar:
+                if member.size > _LARGEST_MEMBER:
+                    break
                 if member.isfile() and member.name.rpartition("/")[2] == entry.filename:
                     content = tar.extractfile(member)
                     assert content is not None
                     with content, open(target, "wb") as stream:
                         shutil.copyfileobj(content, stream)
                     return
-    except (tarfile.TarError, EOFError) as error:
-        raise GeomAttError(f"{archive} is damaged: {error}. Delete it and download it again.") from error
-    except OSError as error:
-        if error.errno is not None:
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of the archive
             raise
-        raise GeomAttError(f"{archive} is damaged: {error}. Delete it and download it again.") from error
+        reason = str(error).splitlines()[0] if str(error) else "it is cut short"
+        raise GeomAttError(f"{archive} is damaged: {reason}. Delete it and download it again.") from error
     raise GeomAttError(f"{archive} does not contain {entry.filename}.")
 
 
