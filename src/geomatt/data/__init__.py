@@ -9,6 +9,7 @@ from geomatt.data.checks import check_labels
 from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.io.readers import read, report_unit, write
 from geomatt.data.joining import concatenate
+from geomatt.data.outliers import drop_outliers, find_outliers
 from geomatt.data.public.catalogue import CATALOGUE, find_entry, locate
 from geomatt.data.public.download import fetch
 from geomatt.data.public.embedded import ethanol
@@ -37,9 +38,11 @@ __all__ = [
     "check_labels",
     "collate",
     "concatenate",
+    "drop_outliers",
     "ethanol",
     "fetch",
     "find_entry",
+    "find_outliers",
     "fold_splits",
     "locate",
     "random_split",

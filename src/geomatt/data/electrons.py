@@ -12,6 +12,7 @@ from geomatt.errors import GeomAttError
 CHARGE_KEYS = ("charge", "total_charge")
 MULTIPLICITY_KEYS = ("multiplicity", "spin_multiplicity")
 _INTEGER = 0.05  # per-atom charges and moments of a file add up to an integer within this
+_LARGEST = 1000
 
 
 def total_charge(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[float, str | None]:
@@ -22,7 +23,7 @@ def total_charge(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[fl
     total = _sum(arrays.get("initial_charges"))
     if total is None:
         return 0.0, None
-    if abs(total - round(total)) > _INTEGER:
+    if not _is_integer(total):
         return 0.0, "`initial_charges` do not add up to an integer and are not used."
     return float(round(total)), "Total charges are the sums of `initial_charges`."
 
@@ -40,7 +41,7 @@ def multiplicity(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[in
     total = _sum(arrays.get("initial_magmoms"))
     if total is None:
         return None, None
-    if abs(total - round(total)) > _INTEGER:
+    if not _is_integer(total):
         return None, "`initial_magmoms` do not add up to an integer and are not used."
     return abs(round(total)) + 1, "Spin multiplicities are derived from the sums of `initial_magmoms`."
 
@@ -48,7 +49,7 @@ def multiplicity(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[in
 def check_charge(value: Any) -> float:
     """A total charge as float, or an error."""
     number = _number(value)
-    if number is None or abs(number) > 1000:
+    if number is None or abs(number) > _LARGEST:
         raise GeomAttError(
             f"The total charge of a structure is {value!r}; it should be a number of electrons."
         )
@@ -58,9 +59,13 @@ def check_charge(value: Any) -> float:
 def check_multiplicity(value: Any) -> int:
     """A spin multiplicity as int, or an error."""
     number = _number(value)
-    if number is None or number != round(number) or not 1 <= number <= 1000:
+    if number is None or number != round(number) or not 1 <= number <= _LARGEST:
         raise GeomAttError(f"The multiplicity of a structure is {value!r}; it should be 1, 2, 3, ...")
     return int(number)
+
+
+def _is_integer(total: float) -> bool:
+    return abs(total) <= _LARGEST and abs(total - round(total)) <= _INTEGER
 
 
 def _number(value: Any) -> float | None:

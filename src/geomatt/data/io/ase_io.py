@@ -58,10 +58,10 @@ def ase_frames(path: Path, kind: str) -> Iterator[Frame]:
 def _images(path: Path, kind: str) -> Iterator[Any]:
     """The structures as ASE Atoms; key-value pairs and data of a database row become info."""
     if kind == "traj":
-        from ase.io.trajectory import Trajectory
+        from ase.io.trajectory import TrajectoryReader
 
-        with Trajectory(path) as trajectory:
-            yield from trajectory
+        with open(path, "rb") as stream:  # ASE would not close a damaged file
+            yield from TrajectoryReader(stream)
     else:
         from ase.db import connect
 

@@ -69,9 +69,10 @@ def read_frames(
     except GeomAttError:
         raise
     except Exception as error:  # parsers raise any kind of error
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise GeomAttError(
-            f"{path} could not be read as {kind}, after {len(structures)} complete structure(s): "
-            f"{str(error)[:200] or type(error).__name__}. Check that the file is complete."
+            f"{path} could not be read as {kind}, after {len(structures)} complete structure(s): {reason}. "
+            "Check that the file is complete."
         ) from error
     if not structures:
         raise GeomAttError(f"{path} contains no structures.")
