@@ -1,8 +1,8 @@
-"""Make the aspirin geometry that `geomatt bench` measures on: built by hand, relaxed with GFN2-xTB.
+"""Make the aspirin geometry used by `geomatt bench`: built from bond lengths, relaxed with GFN2-xTB.
 
     OMP_NUM_THREADS=1 python scripts/make_aspirin.py
 
-Needs tblite (``pip install geomatt[xtb]``). Prints the lines of `geomatt/bench/systems.py` that hold it.
+Needs tblite (``pip install geomatt[xtb]``). Prints the lines for `geomatt/bench/systems.py`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from tblite.ase import TBLite
 
 
 def on_ring(corner: int, radius: float) -> np.ndarray:
-    """A point in the plane of the ring, in the direction of one of its corners."""
+    """A point in the ring plane, in the direction of a corner, at a distance from the centre."""
     angle = np.radians(60 * corner)
     return radius * np.array([np.cos(angle), np.sin(angle), 0.0])
 
 
 def sketch() -> Atoms:
-    """Aspirin from bond lengths and angles: the ring flat, the acetyl group upright beside the acid."""
+    """Aspirin from bond lengths and angles: planar ring, acetyl group perpendicular to it."""
     symbols, positions = [], []
 
     def add(symbol: str, position: np.ndarray) -> np.ndarray:

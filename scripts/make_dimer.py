@@ -1,14 +1,13 @@
-"""Make the trajectory that `geomatt reproduce dna` trains on: two stacked cytosine–guanine pairs, GFN2-xTB.
+"""Make the data set of `geomatt reproduce dna`: two stacked cytosine–guanine pairs with GFN2-xTB.
 
     python scripts/make_dimer.py --out DIR/gfn2/cg-cg.npz
     geomatt reproduce dna --data DIR
 
 Needs tblite (``pip install geomatt[xtb]``). A step takes about 0.15 s on one core, all seven segments about
-an hour and a half. A segment that is finished is kept beside the output: the same command goes on after
-Ctrl-C. The run is seeded; repeating it with the same versions on the same kind of processor gives the same
-frames.
+90 minutes. Finished segments are stored next to the output, so the same command continues after Ctrl-C. The
+run is seeded: the same versions on the same kind of processor give the same frames.
 
-The data set that ships inside the package for `--quick`:
+The data set shipped with the package for `--quick`:
 
     python scripts/make_dimer.py --frames 10 --every 50 --out src/geomatt/data/public/embedded/dimer.npz
 """
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 import os
 
-if __name__ == "__main__":  # read when the first library that knows threads is loaded
+if __name__ == "__main__":  # must be set before the first threaded library is loaded
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import argparse
@@ -37,10 +36,10 @@ from geomatt.reproduce.dna_attention import ATOMS, HYDROGEN_BONDS, PAIR
 
 FORMULA = "C18H20N16O4"
 RISE, TWIST = 3.4, 36.0  # Å and degrees from one pair to the next: B-DNA
-BONDED = (1.6, 2.3)  # Å: H···acceptor of a hydrogen bond at rest
+BONDED = (1.6, 2.3)  # Å: range of H···acceptor in the relaxed structure
 STEP = 1.0  # fs
 FRICTION = 0.01  # 1/fs
-EQUILIBRATION = 500  # steps: five times the thermostat's memory; within some ps the stack opens
+EQUILIBRATION = 500  # steps: five thermostat time constants; short, because the stack opens after some ps
 KEYS = ("R", "E", "F")
 
 # Heavy atoms in the plane of the pair, Å: the standard reference frame of Olson et al., J. Mol. Biol. 313
@@ -73,10 +72,10 @@ CYTOSINE = (
 def base(
     heavy: Sequence[tuple[str, float, float]], ring: dict[int, tuple[int, int]], amino: tuple[int, int]
 ) -> tuple[list[str], np.ndarray]:
-    """A base with its hydrogens: symbols and positions.
+    """Symbols and positions of a base with its hydrogens.
 
-    `ring` names the atoms of the rings that carry a hydrogen, each with its two neighbours: it points away
-    from both. `amino` is the nitrogen of the NH2 group and the carbon it sits on: flat, at 120 degrees.
+    `ring` maps ring atoms with a hydrogen to their two neighbours; the hydrogen points away from both.
+    `amino` is the nitrogen of the planar NH2 group and the carbon it is bonded to.
     """
     symbols = [symbol for symbol, _, _ in heavy]
     positions = [np.array([x, y, 0.0]) for _, x, y in heavy]
@@ -98,11 +97,11 @@ def _unit(vector: np.ndarray) -> np.ndarray:
 
 
 def dimer() -> tuple[np.ndarray, np.ndarray]:
-    """Atomic numbers and positions of both pairs before relaxation, hydrogens in the place of the sugars.
+    """Atomic numbers and positions of both pairs before relaxation, with hydrogens in place of the sugars.
 
-    A half turn about x brings cytosine opposite guanine. The second pair gets that turn too, so that
-    guanine lies on cytosine, as in the step GC of B-DNA: with GFN2-xTB a little more stable than guanine on
-    guanine.
+    A half turn about x puts cytosine opposite guanine. The second pair is turned as well, so that guanine
+    is stacked on cytosine, as in the GC step of B-DNA; with GFN2-xTB this is slightly more stable than
+    guanine on guanine.
     """
     half_turn = np.array([1.0, -1.0, -1.0])
     guanine, at_guanine = base(GUANINE, {0: (1, 10), 1: (0, 2), 6: (4, 7)}, (8, 7))
@@ -116,7 +115,7 @@ def dimer() -> tuple[np.ndarray, np.ndarray]:
 
 
 def contacts(positions: np.ndarray) -> np.ndarray:
-    """Lengths H···acceptor of the six hydrogen bonds, (..., 6), Å."""
+    """H···acceptor distances of the six hydrogen bonds, (..., 6), Å."""
     bonds = np.array([(i + start, j + start) for start in (0, PAIR) for i, j in HYDROGEN_BONDS])
     lengths: np.ndarray = np.linalg.norm(
         positions[..., bonds[:, 0], :] - positions[..., bonds[:, 1], :], axis=-1
@@ -125,7 +124,7 @@ def contacts(positions: np.ndarray) -> np.ndarray:
 
 
 def check(numbers: np.ndarray, positions: np.ndarray) -> None:
-    """Stop unless these are two pairs, each held by its three hydrogen bonds."""
+    """Raise an error unless these are two pairs, each with its three hydrogen bonds."""
     lengths = contacts(positions)
     if len(numbers) != ATOMS or formula(numbers) != FORMULA:
         raise GeomAttError(f"{formula(numbers)} is not two cytosine–guanine pairs, {FORMULA}.")
@@ -138,7 +137,7 @@ def _lengths(lengths: np.ndarray) -> str:
 
 
 def relaxed() -> Any:
-    """The dimer at its minimum with GFN2-xTB, as ASE's Atoms."""
+    """The dimer relaxed with GFN2-xTB, as ASE Atoms."""
     from ase import Atoms
     from ase.optimize import BFGS
     from tblite.ase import TBLite
@@ -158,7 +157,7 @@ def relaxed() -> Any:
 def segment(
     start: Any, seed: int, frames: int, every: int, temperature: float, advance: Callable[[int], None]
 ) -> dict[str, np.ndarray]:
-    """One independent trajectory: frames in Å and kcal/mol, and the mean temperature they had."""
+    """One independent trajectory: frames in Å and kcal/mol, and their mean temperature."""
     from ase import units
     from ase.constraints import FixCom
     from ase.md.langevin import Langevin
@@ -169,7 +168,7 @@ def segment(
     atoms.calc = TBLite(method="GFN2-xTB", verbosity=0)
     # FixCom with fixcm=False samples the canonical distribution; ASE's fixcm=True overheats small molecules.
     atoms.set_constraint(FixCom())
-    # From the minimum half of the kinetic energy flows into the springs, hence twice the temperature.
+    # Starting from the minimum, half of the kinetic energy becomes potential energy.
     spread = np.sqrt(2 * temperature * units.kB * atoms.get_masses())
     atoms.set_momenta(spread[:, None] * rng.standard_normal((len(atoms), 3)))
     dynamics = Langevin(
@@ -187,8 +186,8 @@ def segment(
     kept: dict[str, list[Any]] = {key: [] for key in KEYS}
     for _ in range(frames):
         dynamics.run(every)
-        # Labels are those of the step itself: what single precision rounds off the positions, at most
-        # 3e-7 Å, is worth 1e-4 kcal/mol.
+        # The labels belong to the unrounded positions; rounding to single precision, at most 3e-7 Å,
+        # changes the energy by 1e-4 kcal/mol.
         kept["R"].append((atoms.positions - atoms.positions.mean(axis=0)).astype(np.float32))
         kept["E"].append(atoms.get_potential_energy() * units.mol / units.kcal)
         forces = atoms.get_forces(apply_constraint=False) * units.mol / units.kcal
@@ -197,13 +196,13 @@ def segment(
 
 
 def part_file(options: argparse.Namespace, folder: Path, seed: int) -> Path:
-    """Where a finished segment is kept; its name says all that it depends on."""
+    """File of a finished segment; its name contains all settings it depends on."""
     recipe = f"{options.frames}x{options.every}-{options.temperature:g}K"
     return folder / f"segment-{recipe}-{seed}.npz"
 
 
 def segments(options: argparse.Namespace, folder: Path) -> list[dict[str, np.ndarray]]:
-    """All trajectories: those in `folder` are read, the others computed and put there."""
+    """All trajectories; those stored in `folder` are read, the others computed and stored there."""
     start, parts = None, []
     for seed in range(options.segments):
         path = part_file(options, folder, seed)
@@ -229,9 +228,9 @@ def segments(options: argparse.Namespace, folder: Path) -> list[dict[str, np.nda
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--segments", type=int, default=7, help="independent trajectories (7)")
-    parser.add_argument("--frames", type=int, default=2500, help="frames kept of each (2500)")
-    parser.add_argument("--every", type=int, default=2, help="steps of 1 fs between kept frames (2)")
+    parser.add_argument("--segments", type=int, default=7, help="number of independent trajectories (7)")
+    parser.add_argument("--frames", type=int, default=2500, help="frames stored per trajectory (2500)")
+    parser.add_argument("--every", type=int, default=2, help="steps of 1 fs between stored frames (2)")
     parser.add_argument("--temperature", type=float, default=500.0, help="K (500)")
     parser.add_argument("--out", type=Path, default=Path("gfn2/cg-cg.npz"), help="(gfn2/cg-cg.npz)")
     options = parser.parse_args(arguments)
@@ -241,9 +240,9 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def make(options: argparse.Namespace) -> None:
-    """The whole file."""
+    """Make the file."""
     if options.out.exists():
-        raise GeomAttError(f"{options.out} exists already. Move it away, or choose another --out.")
+        raise GeomAttError(f"{options.out} exists already. Move it, or choose another --out.")
     folder = options.out.with_name(f"{options.out.name}.parts")
     folder.mkdir(parents=True, exist_ok=True)
     parts = segments(options, folder)
@@ -270,7 +269,7 @@ def make(options: argparse.Namespace) -> None:
         )
     for seed in range(options.segments):
         part_file(options, folder, seed).unlink()
-    if not any(folder.iterdir()):  # segments of other settings stay
+    if not any(folder.iterdir()):  # keep segments of other settings
         folder.rmdir()
     print(
         f"{len(frames['E'])} frames, energy {frames['E'].mean():.2f} ± {frames['E'].std():.2f} kcal/mol, "
@@ -287,7 +286,7 @@ def main() -> None:
     except (GeomAttError, OSError) as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
-        sys.exit("Stopped. The same command goes on with the next segment that is not finished.")
+        sys.exit("Stopped. The same command continues with the next unfinished segment.")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Make the data set that ships inside the package: ethanol at 500 K with GFN2-xTB.
+"""Make the data set shipped with the package: ethanol at 500 K with GFN2-xTB.
 
     OMP_NUM_THREADS=1 python scripts/make_embedded_data.py
 
-Needs tblite (``pip install geomatt[xtb]``) and a few minutes on one core. The run is seeded; repeating
-it with the same versions on the same kind of processor gives the same frames.
+Needs tblite (``pip install geomatt[xtb]``) and a few minutes on one core. The run is seeded: the same
+versions on the same kind of processor give the same frames.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from tblite.ase import TBLite
 
 OUT = Path(__file__).parents[1] / "src" / "geomatt" / "data" / "public" / "embedded" / "ethanol.npz"
 TEMPERATURE = 500.0  # K
-TIMESTEP = 0.5  # fs; the O-H stretch has a period of 9 fs
-EVERY = 20  # steps between kept frames: 10 fs
-EQUILIBRATION = 2000  # steps: 1 ps, ten times the thermostat's memory
+TIMESTEP = 0.5  # fs; the period of the O-H stretch is 9 fs
+EVERY = 20  # steps between stored frames: 10 fs
+EQUILIBRATION = 2000  # steps: 1 ps, ten thermostat time constants
 FRICTION = 0.01  # 1/fs
 KCAL = units.kcal / units.mol
 
@@ -38,7 +38,7 @@ def segment(seed: int, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     BFGS(atoms, logfile=None).run(fmax=0.01, steps=200)
     # FixCom with fixcm=False samples the canonical distribution; ASE's fixcm=True overheats small molecules.
     atoms.set_constraint(FixCom())
-    # From the minimum half of the kinetic energy flows into the springs, hence twice the temperature.
+    # Starting from the minimum, half of the kinetic energy becomes potential energy.
     MaxwellBoltzmannDistribution(atoms, temperature_K=2 * TEMPERATURE, rng=rng)
     dynamics = Langevin(
         atoms,
@@ -55,7 +55,7 @@ def segment(seed: int, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray,
     positions, energies, forces = [], [], []
     for _ in range(frames):
         dynamics.run(EVERY)
-        # Rounded first and labelled after: the stored positions are exactly those of the labels.
+        # The positions are rounded before they are labelled, so that labels belong to the stored positions.
         centred = atoms.positions - atoms.positions.mean(axis=0)
         frame = Atoms(atoms.numbers, centred.astype(np.float32).astype(np.float64), calculator=labels)
         positions.append(frame.positions.astype(np.float32))
@@ -67,7 +67,7 @@ def segment(seed: int, frames: int) -> tuple[np.ndarray, np.ndarray, np.ndarray,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--segments", type=int, default=4)
-    parser.add_argument("--frames", type=int, default=500, help="frames kept of each segment")
+    parser.add_argument("--frames", type=int, default=500, help="frames stored per segment")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Write docs/performance.md and its picture from results/bench_*.json.
+"""Write docs/performance.md and its figures from results/bench_*.json.
 
 python scripts/make_performance_page.py
 """
@@ -16,7 +16,7 @@ PLOT, CURVES = "scaling.png", "learning.png"
 
 
 def page() -> tuple[str, list[dict]]:
-    """The page and the results it is made from."""
+    """The page, and the results it is made from."""
     results = {
         f"results/{path.name}": read_result(path) for path in sorted((ROOT / "results").glob("bench_*.json"))
     }

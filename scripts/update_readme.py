@@ -1,8 +1,8 @@
-"""Put the figures of a demo run into the README.
+"""Insert the results of a demo run into the README.
 
 Usage: python scripts/update_readme.py path/to/geomatt-demo
 
-Copies the run's demo.json to results/ and its picture to docs/images/, and rewrites the block in the README.
+Copies demo.json to results/ and the figure to docs/images/, and rewrites the block in the README.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def with_demo(text: str, result: dict[str, Any]) -> str:
-    """The README's text with the demo's figures in their block."""
+    """The text of the README with the demo results in their block."""
     errors, training = result["evaluation"], result["training"]
     settings, md = training["settings"], result["dynamics"]
     (name, row), *_ = errors["per_molecule"].items()

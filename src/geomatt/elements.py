@@ -1,4 +1,4 @@
-"""Symbols and radii of the elements, so that reading and reporting them needs no other package."""
+"""Symbols and covalent radii of the elements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from geomatt.errors import GeomAttError
 
-# Index is the atomic number; X stands for padding.
+# The index is the atomic number; X is padding.
 # fmt: off
 SYMBOLS = (
     "X", "H", "He", "Li", "Be", "B", "C", "N", "O", "F", "Ne", "Na", "Mg", "Al", "Si", "P", "S", "Cl", "Ar",
@@ -53,7 +53,7 @@ ATOMIC_MASSES = np.array([
 
 
 def atomic_number(symbol: str) -> int:
-    """The atomic number of an element's symbol, or of a number written as text."""
+    """Atomic number of an element given as symbol, or as a number in text."""
     name = symbol.strip()
     if name.isdigit() and 0 < int(name) < len(SYMBOLS):
         return int(name)
@@ -63,12 +63,12 @@ def atomic_number(symbol: str) -> int:
 
 
 def symbols(numbers: Iterable[int]) -> list[str]:
-    """Symbols of atomic numbers."""
+    """Element symbols of atomic numbers."""
     return [SYMBOLS[int(z)] for z in numbers]
 
 
 def formula(numbers: Iterable[int]) -> str:
-    """The sum formula in Hill's order: C2H6O; carbon and hydrogen first where there is carbon."""
+    """Molecular formula in Hill order, such as C2H6O."""
     counts: dict[str, int] = {}
     for symbol in symbols(numbers):
         counts[symbol] = counts.get(symbol, 0) + 1

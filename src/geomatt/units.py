@@ -1,4 +1,4 @@
-"""Units. Inside the package everything is eV and Å; other units exist only at its borders."""
+"""Units. Inside the package everything is in eV and Å; files and reports may use other units."""
 
 from __future__ import annotations
 
@@ -49,28 +49,28 @@ _LENGTH_ALIASES = {
 
 
 def text(value: Any) -> str:
-    """A string field as text: npz files carry str, bytes or zero-dimensional arrays of either."""
+    """A string field of a file (str, bytes or an array of one of them) as str."""
     if isinstance(value, np.ndarray):
         value = value.reshape(-1)[0] if value.size == 1 else value.tolist()
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def energy_unit(name: Any) -> str:
-    """The canonical name of an energy unit, or an error that lists the known ones."""
+    """Canonical name of an energy unit; an unknown one raises an error that lists the known ones."""
     return _canonical(name, _ENERGY_ALIASES, "energy", ENERGY_IN_EV)
 
 
 def length_unit(name: Any) -> str:
-    """The canonical name of a length unit, or an error that lists the known ones."""
+    """Canonical name of a length unit; an unknown one raises an error that lists the known ones."""
     return _canonical(name, _LENGTH_ALIASES, "length", LENGTH_IN_ANGSTROM)
 
 
 def force_unit(name: Any) -> str:
-    """The canonical name of a force unit, ENERGY/LENGTH such as kcal/mol/Ang: split at the last slash."""
+    """Canonical name of a force unit ENERGY/LENGTH such as kcal/mol/Ang, split at the last slash."""
     energy, slash, length = text(name).rpartition("/")
     try:
         if not slash:
-            raise GeomAttError("It needs a length.")
+            raise GeomAttError("The length is missing.")
         return f"{energy_unit(energy)}/{length_unit(length)}"
     except GeomAttError as error:
         raise GeomAttError(
@@ -80,7 +80,7 @@ def force_unit(name: Any) -> str:
 
 
 def force_factor(force_unit_name: Any) -> float:
-    """Factor that turns forces in that unit into eV/Å."""
+    """Factor that converts forces in this unit to eV/Å."""
     energy, _, length = force_unit(force_unit_name).rpartition("/")
     return ENERGY_IN_EV[energy] / LENGTH_IN_ANGSTROM[length]
 
@@ -93,5 +93,5 @@ def _canonical(name: Any, aliases: dict[str, str], kind: str, known: dict[str, f
 
 
 def from_ev(unit: str) -> float:
-    """Factor that turns eV into ``unit``; also eV/Å into ``unit``/Å."""
+    """Factor that converts eV to ``unit``, and eV/Å to ``unit``/Å."""
     return 1.0 / ENERGY_IN_EV[energy_unit(unit)]

@@ -1,4 +1,4 @@
-"""Fetching data sets, against a server of our own that misbehaves on request."""
+"""Downloads, against a local server with configurable faults."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from geomatt.cache import cache_directory
 from geomatt.data import CATALOGUE, fetch, locate, read
-from geomatt.data.public import catalogue, download
+from geomatt.data.files import sha256
+from geomatt.data.public import catalogue
 from geomatt.errors import GeomAttError
 
 ETHANOL = [6, 6, 8, 1, 1, 1, 1, 1, 1]
@@ -48,7 +50,7 @@ def archive() -> bytes:
 class Server(ThreadingHTTPServer):
     content = b""
     status = 200
-    cut: int | None = None  # bytes after which the transfer breaks off
+    cut: int | None = None  # bytes after which the transfer is interrupted
     ranges = True
 
     def __init__(self) -> None:
@@ -82,7 +84,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """All addresses lead here; the cache is empty."""
+    """A server at all addresses of the catalogue, and an empty cache."""
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("no_proxy", "*")
     server = Server()
@@ -108,7 +110,7 @@ def parts(tmp_path: Path) -> list[Path]:
     return sorted((tmp_path / "cache").rglob("*.part"))
 
 
-def test_download_is_remembered_and_readable_by_name(server: Server, tmp_path: Path) -> None:
+def test_download_checksum_and_reading_by_name(server: Server, tmp_path: Path) -> None:
     with pytest.raises(GeomAttError, match="geomatt data get md17/ethanol"):
         read("md17/ethanol")
     seen: list[tuple[int, int | None]] = []
@@ -117,21 +119,21 @@ def test_download_is_remembered_and_readable_by_name(server: Server, tmp_path: P
     assert path.read_bytes() == server.content
     assert seen[-1] == (len(server.content), len(server.content))
     assert locate("MD17/Ethanol") == path
-    memory = json.loads((tmp_path / "cache" / "checksums.json").read_text())
-    assert memory["md17/md17_ethanol.npz"]["sha256"] == download.sha256(path)
+    checksums = json.loads((tmp_path / "cache" / "checksums.json").read_text())
+    assert checksums["md17/md17_ethanol.npz"]["sha256"] == sha256(path)
     assert fetch("md17/ethanol") == (path, "cached")
     assert len(server.asked) == 1
-    for data in (read("md17/ethanol"), read(path)):  # the file does not say its units
+    for data in (read("md17/ethanol"), read(path)):  # the file does not state its units
         assert data.origin["energy_unit"] == "kcal/mol"
         assert "public data set" in data.origin["units_known"]
 
 
-def test_a_broken_transfer_continues(server: Server, tmp_path: Path) -> None:
+def test_interrupted_download_continues(server: Server, tmp_path: Path) -> None:
     server.cut = 1000
-    fails("broke off after 1,000 of")
+    fails("interrupted after 1,000 of")
     assert not locate("md17/ethanol")
     server.cut = 2000
-    fails("broke off after 3,000 of")
+    fails("interrupted after 3,000 of")
     server.cut = None
     path, _ = fetch("md17/ethanol")
     assert path.read_bytes() == server.content
@@ -139,15 +141,15 @@ def test_a_broken_transfer_continues(server: Server, tmp_path: Path) -> None:
     assert parts(tmp_path) == []
 
 
-def test_a_server_without_ranges_starts_over(server: Server) -> None:
+def test_server_without_ranges(server: Server) -> None:
     server.cut = 1000
-    fails("broke off")
+    fails("interrupted")
     server.cut, server.ranges = None, False
     assert fetch("md17/ethanol")[0].read_bytes() == server.content
 
 
 @pytest.mark.parametrize("extra", [0, 10])
-def test_a_complete_or_too_long_part(server: Server, tmp_path: Path, extra: int) -> None:
+def test_complete_or_too_long_partial_file(server: Server, tmp_path: Path, extra: int) -> None:
     part = tmp_path / "cache" / "md17" / "md17_ethanol.npz.part"
     part.parent.mkdir(parents=True)
     part.write_bytes(server.content + b"x" * extra)
@@ -169,19 +171,19 @@ def test_wrong_checksum(server: Server, tmp_path: Path) -> None:
     copy.write_bytes(first)
     assert fetch("md17/ethanol", source=copy) == (path, "copied")
     path.write_bytes(server.content)
-    fails("has changed since it was fetched")
+    fails("has changed since it was downloaded")
 
 
-def test_bad_answers(server: Server, tmp_path: Path) -> None:
+def test_invalid_answers(server: Server, tmp_path: Path) -> None:
     server.status = 404
     message = fails("404")
     assert "http://127.0.0.1" in message
     assert str(tmp_path / "cache" / "md17" / "md17_ethanol.npz") in message
-    assert "--from" in message
+    assert "`source`" in message
     server.status, server.content = 200, b"<html>We have moved</html>"
     fails("begins with b'<html>")
     server.content = npz()[:-100]
-    fails("arrived damaged")
+    fails("received file is damaged")
     assert parts(tmp_path) == []
     assert not (tmp_path / "cache" / "checksums.json").exists()
 
@@ -193,13 +195,13 @@ def test_no_network(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "http://127.0.0.1:9/x.npz" in message
 
 
-def test_rmd17_comes_out_of_its_archive(server: Server, tmp_path: Path) -> None:
+def test_rmd17_from_its_archive(server: Server, tmp_path: Path) -> None:
     server.content = archive()
     path, how = fetch("rmd17/ethanol")
     assert how == "downloaded"
     assert path.read_bytes() == npz()
     assert not list(tmp_path.rglob("*evil*"))
-    fails("holds no rmd17_uracil.npz", "rmd17/uracil")
+    fails("does not contain rmd17_uracil.npz", "rmd17/uracil")
     assert len(server.asked) == 1  # the archive was kept
     kept = path.parent / "rmd17.tar.bz2"
     path.unlink()
@@ -210,7 +212,7 @@ def test_rmd17_comes_out_of_its_archive(server: Server, tmp_path: Path) -> None:
 def test_existing_copies(server: Server, tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     (folder / "md17").mkdir(parents=True)
-    fails("holds no copy of md17/salicylic", "md17/salicylic_acid", folder)
+    fails("contains no copy of md17/salicylic", "md17/salicylic_acid", folder)
     (folder / "md17" / "md17_salicylic_acid.npz").write_bytes(npz(z=SALICYLIC))
     assert fetch("md17/salicylic", source=folder)[0].name == "md17_salicylic.npz"
     (folder / "rmd17.tar.bz2").write_bytes(archive())
@@ -222,7 +224,7 @@ def test_existing_copies(server: Server, tmp_path: Path) -> None:
     assert server.asked == []
 
 
-def test_a_file_put_there_by_hand(server: Server, tmp_path: Path) -> None:
+def test_file_copied_to_the_cache_by_hand(server: Server, tmp_path: Path) -> None:
     place = tmp_path / "cache" / "md17" / "md17_ethanol.npz"
     place.parent.mkdir(parents=True)
     place.write_bytes(npz())
@@ -231,12 +233,12 @@ def test_a_file_put_there_by_hand(server: Server, tmp_path: Path) -> None:
     fails("has changed since")
 
 
-def test_another_molecule_is_refused(server: Server, tmp_path: Path) -> None:
+def test_wrong_molecule(server: Server, tmp_path: Path) -> None:
     good = tmp_path / "good.npz"
     good.write_bytes(npz())
     for name, wanted in (("md17/aspirin", "C9H8O4 with 21"), ("md22/double-walled_nanotube", "with 370")):
         for source in (good, None):  # copied, downloaded
-            message = fails("it holds C2H6O with 9 atoms", name, source)
+            message = fails("it contains C2H6O with 9 atoms", name, source)
             assert f"{name} is {wanted}" in message.replace("a molecule ", "")
             assert locate(name) is None
     assert fetch("md17/ethanol", source=good)[1] == "copied"
@@ -253,20 +255,20 @@ def test_another_molecule_is_refused(server: Server, tmp_path: Path) -> None:
     fails("is not md17/uracil", "md17/uracil")
 
 
-def test_formulas_and_atoms_agree() -> None:
+def test_formulas_and_numbers_of_atoms_agree() -> None:
     for entry in CATALOGUE:
         counts = re.findall(r"[A-Z][a-z]?(\d*)", entry.formula or "")
         assert sum(int(n or 1) for n in counts) == (entry.atoms if entry.formula else 0), entry.name
         assert entry.atoms
 
 
-def test_names_and_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_names_and_cache_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     fails("Known are: md17/aspirin", "md17/water")
     assert len({e.name for e in CATALOGUE}) == len(CATALOGUE) == 25
     monkeypatch.delenv("GEOMATT_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr("sys.platform", "linux")
-    assert catalogue.cache_directory() == tmp_path / "geomatt"
+    assert cache_directory() == tmp_path / "geomatt"
 
 
 def test_storage_problems(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +281,7 @@ def test_storage_problems(server: Server, tmp_path: Path, monkeypatch: pytest.Mo
     fails("checksums.json is damaged")
 
 
-def test_the_layout_of_a_data_directory(server: Server, real_data: Path) -> None:
+def test_copies_from_a_data_directory(server: Server, real_data: Path) -> None:
     for name in ("md17/benzene", "md17/salicylic", "rmd17/salicylic", "rmd17/uracil"):
         assert fetch(name, source=real_data)[1] == "copied"
         assert read(name).origin["energy_unit"] == "kcal/mol"

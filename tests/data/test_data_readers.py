@@ -1,4 +1,4 @@
-"""Readers and writers: every format, every unit, every kind of bad file."""
+"""Readers and writers: formats, units, names of quantities, invalid files."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_sgdml(file: Path, column: bool, as_bytes: bool) -> None:
     assert report_unit(dataset) == "kcal/mol"
 
 
-def test_rmd17_is_recognised_by_its_own_keys(file: Path) -> None:
+def test_rmd17_is_recognised_by_its_keys(file: Path) -> None:
     data = frames()
     arrays = {"coords": data["R"], "energies": data["E"], "forces": data["F"], "nuclear_charges": Z}
     np.savez(file, **arrays, old_indices=np.arange(4), old_energies=data["E"], old_forces=data["F"])
@@ -86,15 +86,15 @@ def test_rmd17_is_recognised_by_its_own_keys(file: Path) -> None:
     assert dataset.origin["format"] == "rMD17 npz"
     assert "recognised" in dataset.origin["units_known"]
     assert dataset.energies == pytest.approx(data["E"] * KCAL)
-    # The same key names alone could be anybody's file in any unit.
+    # Without the keys that only rMD17 has, the unit is not known.
     np.savez(file, **arrays)
-    fails(file, "--energy-unit kcal/mol --length-unit Ang")
+    fails(file, "`energy_unit` kcal/mol `length_unit` Ang")
 
 
-def test_units_given_and_in_bohr(file: Path) -> None:
+def test_given_units(file: Path) -> None:
     data = frames()
     sgdml(file, e_unit=None, r_unit=None)
-    fails(file, "never guessed", "--energy-unit kcal/mol --length-unit Ang")
+    fails(file, "never guessed", "`energy_unit` kcal/mol `length_unit` Ang")
     fails(file, "length unit", energy_unit="eV")
     dataset = read(file, energy_unit="hartree", length_unit="bohr")
     assert np.allclose(dataset.positions, data["R"].reshape(-1, 3) * BOHR)
@@ -104,7 +104,7 @@ def test_units_given_and_in_bohr(file: Path) -> None:
     fails(file, "Unknown energy unit", energy_unit="furlong")
 
 
-def test_a_given_unit_wins_and_is_announced(file: Path) -> None:
+def test_given_unit_overrides_the_file(file: Path) -> None:
     dataset = read(sgdml(file), energy_unit="eV")
     assert dataset.energies == pytest.approx(frames()["E"])
     assert "in place of energy unit 'kcal/mol'" in dataset.origin["units_known"]
@@ -121,7 +121,7 @@ def test_force_unit(file: Path, tmp_path: Path) -> None:
     assert units.force_factor("eV/Å") == 1.0
     for wrong in ("kcal/mol", "eV", "furlong/Ang", ""):
         fails(file, "Unknown force unit", "kcal/mol/Ang", force_unit=wrong)
-    sgdml(file, E=None, e_unit=None)  # the energy unit matters no more
+    sgdml(file, E=None, e_unit=None)  # no energy unit is needed now
     fails(file, "energy unit")
     assert np.array_equal(read(file, force_unit="Hartree/Bohr").forces, dataset.forces)  # type: ignore[arg-type]
     xyz = tmp_path / "data.extxyz"
@@ -135,10 +135,10 @@ def test_mapped_keys(file: Path) -> None:
     data = frames()
     np.savez(file, a=Z, b=data["R"], c=data["E"], d=data["F"])
     options = {"energy_unit": "eV", "length_unit": "Ang"}
-    message = fails(file, "no numbers", "--key numbers=NAME", **options)
+    message = fails(file, "no numbers", "`keys` numbers=NAME", **options)
     assert "b float64[4, 3, 3]" in message
     keys = {"numbers": "a", "positions": "b"}
-    fails(file, "'c' could be it", "--key energy=c", keys=keys, **options)
+    fails(file, "'c' could be it", "`keys` energy=c", keys=keys, **options)
     fails(file, "'d' could be it", keys={**keys, "energy": "c"}, **options)
     dataset = read(file, keys={**keys, "energy": "c", "forces": "d"}, **options)
     assert dataset.energies == pytest.approx(data["E"])
@@ -146,12 +146,12 @@ def test_mapped_keys(file: Path) -> None:
     assert left_out.forces is None
     assert "no forces" in left_out.origin["notes"]
     fails(file, "no array 'q'", keys={"energy": "q"})
-    fails(file, "Cannot map", keys={"colour": "a"})
+    fails(file, "not a quantity that `keys` can map", keys={"colour": "a"})
     fails(file, "cannot be left out", keys={"positions": "none"})
 
 
-def test_two_candidates_are_a_question(file: Path) -> None:
-    fails(sgdml(file, energies=frames()["E"] + 1), "'E' and 'energies'", "--key energy=E")
+def test_two_candidates_for_one_quantity(file: Path) -> None:
+    fails(sgdml(file, energies=frames()["E"] + 1), "'E' and 'energies'", "`keys` energy=E")
 
 
 def test_missing_labels_are_noted(file: Path) -> None:
@@ -199,7 +199,7 @@ def test_bad_npz(file: Path, changes: dict[str, Any], words: list[str]) -> None:
     fails(sgdml(file, **changes), str(file), *words)
 
 
-def test_unpickling_never_happens(file: Path, tmp_path: Path) -> None:
+def test_nothing_is_unpickled(file: Path, tmp_path: Path) -> None:
     class Evil:
         def __reduce__(self) -> Any:
             return (os.mkdir, (str(tmp_path / "owned"),))
@@ -219,14 +219,14 @@ def test_truncated_and_damaged_npz(tmp_path_factory: pytest.TempPathFactory, cut
     changed = bytearray(whole)
     changed[flip % len(whole)] ^= 0xFF
     path.write_bytes(changed)
-    try:  # some bytes of a zip file mean nothing; then the content must be the same
+    try:  # a byte of a zip file without meaning: the content must be unchanged
         dataset = read(path)
     except GeomAttError:
         return
     assert len(dataset) == 4
 
 
-def test_not_a_file(tmp_path: Path) -> None:
+def test_missing_empty_and_unknown_files(tmp_path: Path) -> None:
     fails(tmp_path / "absent.npz", "There is no file")
     fails(tmp_path, "is a directory")
     for name in ("empty.npz", "empty.xyz"):
@@ -269,7 +269,7 @@ def test_extxyz_with_other_names(tmp_path: Path) -> None:
     image = atoms(label=False, REF_energy=-1.5)
     image.arrays["REF_forces"] = np.ones((3, 3))
     ase.io.write(path, image, format="extxyz")
-    fails(path, "'REF_energy' could be it", "--key energy=REF_energy")
+    fails(path, "'REF_energy' could be it", "`keys` energy=REF_energy")
     dataset = read(path, keys={"energy": "REF_energy", "forces": "REF_forces"})
     assert dataset.energies is not None
     assert dataset.energies[0] == -1.5
@@ -277,7 +277,7 @@ def test_extxyz_with_other_names(tmp_path: Path) -> None:
     assert (dataset.forces == 1).all()
     assert read(path, keys={"energy": "none", "forces": "none"}).energies is None
     fails(path, "no 'nope'", "REF_energy", keys={"energy": "nope"})
-    fails(path, "should hold the energy", keys={"energy": "REF_forces"})
+    fails(path, "should contain the energy", keys={"energy": "REF_forces"})
 
 
 def test_plain_xyz_has_no_labels(tmp_path: Path) -> None:
@@ -316,7 +316,7 @@ def test_ase_database_and_trajectory(tmp_path: Path) -> None:
     assert read(tmp_path / "md.traj").origin["format"] == "traj"
 
 
-def test_periodic_cells_are_converted_and_kept(tmp_path: Path) -> None:
+def test_periodic_cells(tmp_path: Path) -> None:
     image = atoms()
     image.cell, image.pbc = np.eye(3) * 10, (True, False, True)
     ase.io.write(tmp_path / "cell.xyz", image, format="extxyz")
@@ -329,7 +329,7 @@ def test_periodic_cells_are_converted_and_kept(tmp_path: Path) -> None:
         write(read(tmp_path / "cell.xyz"), tmp_path / "no.npz")
 
 
-def test_constrained_forces_are_kept(tmp_path: Path) -> None:
+def test_forces_on_constrained_atoms(tmp_path: Path) -> None:
     from ase.constraints import FixAtoms
 
     image = atoms()
@@ -344,7 +344,9 @@ def test_without_ase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: Path
     for name in [m for m in sys.modules if m == "ase" or m.startswith("ase.")]:
         monkeypatch.setitem(sys.modules, name, None)
     (tmp_path / "a.xyz").write_text("1\n\nH 0 0 0\n")
-    fails(tmp_path / "a.xyz", "pip install ase")
+    assert len(read(tmp_path / "a.xyz")) == 1
+    (tmp_path / "a.traj").write_bytes(b"- of UlmASE-Trajectory")
+    fails(tmp_path / "a.traj", "pip install ase")
     assert len(read(sgdml(file))) == 4
 
 
@@ -394,7 +396,7 @@ def test_unwritable(tmp_path: Path, file: Path) -> None:
         write(dataset, tmp_path / "x.xyz", energy_unit="kcal/mol")
 
 
-def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     target = sgdml(tmp_path / "old.npz")
     before = target.read_bytes()
     dataset = read(target)

@@ -1,4 +1,4 @@
-"""Splits: sizes, seeds, blocks, folds, files, and what they refuse."""
+"""Splits: sizes, seeds, blocks, folds, files, and invalid input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZES = st.tuples(st.integers(1, 60), st.integers(0, 30), st.one_of(st.none(), s
 
 
 @given(sizes=SIZES, extra=st.integers(0, 100), seed=st.integers(0, 99), kind=KINDS)
-def test_sizes_hold_and_roles_are_disjoint(
+def test_sizes_are_as_asked_and_sets_are_disjoint(
     sizes: tuple[int, int, int | None], extra: int, seed: int, kind: str
 ) -> None:
     train, validation, test = sizes
@@ -40,7 +40,7 @@ def test_sizes_hold_and_roles_are_disjoint(
     assert (stored.kind, stored.seed) == (kind, seed)
 
 
-def test_blocks_are_stretches_of_time() -> None:
+def test_blocks_are_contiguous() -> None:
     split = blocked_split(2000, 800, 200, seed=3)
     for indices in (split.train, split.validation, split.test):
         assert np.count_nonzero(np.diff(indices) != 1) <= 10
@@ -90,7 +90,7 @@ def test_impossible_folds() -> None:
         blocked_split(10, 5, 5, blocks=0)
 
 
-def test_files(tmp_path: Path) -> None:
+def test_split_from_files(tmp_path: Path) -> None:
     train, test = tmp_path / "train.csv", tmp_path / "test.csv"
     train.write_text("3\n1\n2\n")
     test.write_text("7, 5")
@@ -115,7 +115,7 @@ def test_files(tmp_path: Path) -> None:
         split_from_files(tmp_path / "absent.csv", n=8)
 
 
-def test_stored_nonsense() -> None:
+def test_invalid_stored_splits() -> None:
     for stored in ({}, {"train": "a", "validation": "", "test": "", "kind": "random", "seed": 0}):
         with pytest.raises(GeomAttError, match="not a stored split"):
             Split.from_dict(stored)
@@ -123,7 +123,7 @@ def test_stored_nonsense() -> None:
         Split(np.array([0.5]), np.array([]), np.array([]), "random")
 
 
-def test_official_splits(real_data: Path) -> None:
+def test_official_rmd17_splits(real_data: Path) -> None:
     folder = real_data / "rmd17" / "splits"
     for train in sorted(folder.glob("*_train_*.csv")):
         test = train.with_name(train.name.replace("train", "test"))

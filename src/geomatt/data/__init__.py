@@ -1,16 +1,26 @@
-"""Structures and data sets: reading, checking, splitting, fetching, and batches for the network."""
+"""Structures and data sets: reading, checking, splitting, downloading, batching."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from geomatt.cache import cache_directory
 from geomatt.data.checks import check_labels
 from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.io.readers import read, report_unit, write
-from geomatt.data.public.catalogue import CATALOGUE, cache_directory, find_entry, locate
+from geomatt.data.joining import concatenate
+from geomatt.data.outliers import drop_outliers, find_outliers
+from geomatt.data.public.catalogue import CATALOGUE, find_entry, locate
 from geomatt.data.public.download import fetch
 from geomatt.data.public.embedded import ethanol
-from geomatt.data.splits import Split, blocked_split, fold_splits, random_split, split_from_files
+from geomatt.data.splits import (
+    Split,
+    blocked_split,
+    fold_splits,
+    random_split,
+    split_from_files,
+    split_in_order,
+)
 from geomatt.data.structures import Dataset, Structure
 
 if TYPE_CHECKING:
@@ -27,9 +37,12 @@ __all__ = [
     "cache_directory",
     "check_labels",
     "collate",
+    "concatenate",
+    "drop_outliers",
     "ethanol",
     "fetch",
     "find_entry",
+    "find_outliers",
     "fold_splits",
     "locate",
     "random_split",
@@ -37,12 +50,13 @@ __all__ = [
     "report_unit",
     "require_writable",
     "split_from_files",
+    "split_in_order",
     "write",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    # Only batches need torch, whose import takes seconds that `geomatt data info` should not wait for.
+    # Only batches need torch, whose import takes seconds.
     if name in ("Batch", "collate"):
         from geomatt.data import batch
 

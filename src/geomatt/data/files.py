@@ -1,8 +1,9 @@
-"""Files written whole or not at all."""
+"""Atomic file writing, with error messages that say what to do."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
@@ -14,15 +15,15 @@ from geomatt.errors import GeomAttError
 _ADVICE = {
     errno.ENOSPC: "The disk is full: free some space.",
     errno.EDQUOT: "The disk quota is used up: free some space.",
-    errno.EFBIG: "The file would be larger than is allowed: raise the limit.",
-    errno.EACCES: "The folder is not writable: change its permissions, or choose another place.",
-    errno.EPERM: "The folder is not writable: change its permissions, or choose another place.",
-    errno.EROFS: "The file system is read-only: choose another place.",
+    errno.EFBIG: "The file would exceed the size limit: raise the limit.",
+    errno.EACCES: "The directory is not writable: change its permissions or choose another one.",
+    errno.EPERM: "The directory is not writable: change its permissions or choose another one.",
+    errno.EROFS: "The file system is read-only: choose another directory.",
 }
 
 
 def require_writable(path: str | Path) -> Path:
-    """Fail now rather than after the work if ``path`` cannot be written."""
+    """Raise an error if ``path`` cannot be written, before any work is done for it."""
     path = Path(path)
     if not path.name or path.is_dir():
         raise GeomAttError(f"Cannot write {path}: it is a directory. Give the name of a file.")
@@ -35,9 +36,9 @@ def require_writable(path: str | Path) -> Path:
 
 @contextmanager
 def atomic_output(path: str | Path) -> Iterator[Path]:
-    """A temporary file beside ``path`` that replaces it at the end; on any error ``path`` is untouched.
+    """Yield a temporary file that replaces ``path`` on success; on any error ``path`` is unchanged.
 
-    A crash at any moment leaves the old file or the whole new one.
+    A crash at any moment leaves either the old file or the complete new one.
     """
     path = require_writable(path)
     try:
@@ -48,34 +49,40 @@ def atomic_output(path: str | Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        umask = os.umask(0)  # mkstemp makes private files; give this one the usual permissions
+        umask = os.umask(0)  # mkstemp creates private files; apply the usual permissions
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         _to_disk(temporary)
         os.replace(temporary, path)
-        with suppress(OSError):  # folders cannot be opened everywhere; the rename itself is still atomic
+        with suppress(OSError):  # not every system can open directories; the rename is atomic anyway
             _to_disk(path.parent)
     except OSError as error:
         raise write_error(path, error) from error
     finally:
-        with suppress(OSError):  # gone already after a success; must not hide the real error otherwise
+        with suppress(OSError):  # already gone after success; must not hide the original error
             temporary.unlink(missing_ok=True)
 
 
 def atomic_write(path: str | Path, content: bytes) -> None:
-    """Write a whole file, or leave what was there."""
+    """Write a file atomically."""
     with atomic_output(path) as temporary:
         temporary.write_bytes(content)
 
 
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
 def write_error(path: str | Path, error: OSError) -> GeomAttError:
-    """What the user is told when the disk says no."""
-    advice = _ADVICE.get(error.errno or 0, "Check the disk, or choose another place.")
+    """Error message for a failed write, with advice."""
+    advice = _ADVICE.get(error.errno or 0, "Check the disk, or choose another directory.")
     return GeomAttError(f"Cannot write {path}: {error.strerror or error}. {advice}")
 
 
 def _to_disk(path: Path) -> None:
-    """Force a file, or a folder's entries, out of the system's memory."""
+    """Flush a file, or the entries of a directory, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

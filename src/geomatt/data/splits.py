@@ -1,4 +1,4 @@
-"""Which structures train, which validate, which test: explicit, seeded, recorded."""
+"""Division of a data set into training, validation and test structures."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ import numpy as np
 from geomatt.errors import GeomAttError
 
 KINDS = ("random", "blocked")
+_LARGEST = 10**7  # structures in a stored split
 _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class Split:
-    """Indices of a data set by role, each ascending and without repeats."""
+    """Indices of the training, validation and test structures, each ascending and unique."""
 
     train: np.ndarray  # int64
     validation: np.ndarray
@@ -42,22 +43,22 @@ class Split:
             if shared.size:
                 raise GeomAttError(
                     f"{len(shared)} structure(s) are in both {a} and {b} (first: {shared[0]}). "
-                    "Every structure may have one role only."
+                    "A structure may be in one set only."
                 )
 
     def check(self, n: int) -> Split:
-        """Itself, if every index exists in a data set of n structures."""
+        """Return self if every index exists in a data set of n structures, otherwise raise an error."""
         for role in ("train", "validation", "test"):
             indices = getattr(self, role)
             if len(indices) and indices[-1] >= n:
                 raise GeomAttError(
                     f"The {role} indices contain {indices[-1]}, but the data has {n} structures "
-                    f"(0 to {n - 1}). Do the indices belong to this file?"
+                    f"(0 to {n - 1}). Check that the indices belong to this file."
                 )
         return self
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; indices as text such as ``0-7,9,12-20``."""
+        """A dictionary for JSON, with indices as text such as ``0-7,9,12-20``."""
         roles = {role: _to_text(getattr(self, role)) for role in ("train", "validation", "test")}
         return {"kind": self.kind, "seed": self.seed, **roles}
 
@@ -72,10 +73,10 @@ class Split:
 
 
 def random_split(n: int, train: int, validation: int, test: int | None = None, seed: int = 0) -> Split:
-    """Structures drawn at random. Without ``test`` all others test.
+    """Draw the sets at random; if ``test`` is None, all remaining structures are the test set.
 
-    Neighbouring frames of a trajectory are nearly the same, so a random split of densely stored frames tests
-    how well a model interpolates; `blocked_split` is the stricter question.
+    Consecutive frames of a trajectory are correlated, so a random split of a densely sampled trajectory
+    measures interpolation. `blocked_split` is the stricter test.
     """
     _check_sizes(n, train, validation, test)
     order = np.random.default_rng(seed).permutation(n)
@@ -86,16 +87,16 @@ def random_split(n: int, train: int, validation: int, test: int | None = None, s
 def blocked_split(
     n: int, train: int, validation: int, test: int | None = None, seed: int = 0, blocks: int = 10
 ) -> Split:
-    """Stretches of consecutive frames, so that correlated neighbours share their role but at the borders.
+    """Assign runs of consecutive frames to each set, so that correlated frames mostly share a set.
 
-    Time is cut into ``blocks`` periods, each of them into a stretch for training, one for validation and one
-    for the rest; the seed shifts the whole pattern in time. Without ``test`` all the rest tests, otherwise
-    that many frames evenly spread over the rest.
+    The trajectory is cut into ``blocks`` periods, and each period into a training, a validation and a test
+    run; the seed shifts the whole pattern in time. If ``test`` is None, all remaining frames are the test
+    set, otherwise ``test`` of them, evenly spaced.
     """
     _check_sizes(n, train, validation, test)
     if blocks < 1:
         raise GeomAttError(f"A blocked split needs at least one block, not {blocks}.")
-    # A stretch must not be shorter than one frame for the roles that have any.
+    # Every non-empty set needs at least one frame in each period.
     blocks = max(1, min([blocks, *(size for size in (train, validation) if size)]))
     lengths = [_parts(size, blocks) for size in (train, validation, n - train - validation)]
     roles = np.concatenate(
@@ -109,14 +110,14 @@ def blocked_split(
 
 
 def fold_splits(n: int, points: int, folds: int, seed: int = 0, kind: str = "random") -> list[Split]:
-    """Cross-validation on ``points`` of n structures: each fold validates once; everything else tests.
+    """Splits for cross-validation on ``points`` of n structures; all other structures are the test set.
 
-    1000 points in 5 folds give five splits of 800 for training and 200 for validation.
+    1000 points in 5 folds give five splits with 800 structures for training and 200 for validation.
     """
     if kind not in KINDS:
         raise GeomAttError(f"Unknown kind of split {kind!r}. Use one of: {', '.join(KINDS)}.")
     if folds < 2:
-        raise GeomAttError(f"Folds need to be at least 2, not {folds}.")
+        raise GeomAttError(f"The number of folds must be at least 2, not {folds}.")
     if points < folds:
         raise GeomAttError(f"{points} structures cannot be divided into {folds} folds.")
     if kind == "random":
@@ -125,7 +126,7 @@ def fold_splits(n: int, points: int, folds: int, seed: int = 0, kind: str = "ran
         chosen, test = order[:points], order[points:]
     else:
         whole = blocked_split(n, points, 0, None, seed)
-        chosen, test = whole.train, whole.test  # in time, so that a fold is a stretch of time
+        chosen, test = whole.train, whole.test  # in time order, so that a fold is a contiguous run
     parts = np.array_split(chosen, folds)
     return [
         Split(np.concatenate(parts[:k] + parts[k + 1 :]), parts[k], test, kind, seed) for k in range(folds)
@@ -135,9 +136,18 @@ def fold_splits(n: int, points: int, folds: int, seed: int = 0, kind: str = "ran
 def split_from_files(
     train: str | Path, validation: str | Path | None = None, test: str | Path | None = None, *, n: int
 ) -> Split:
-    """Row numbers (from 0) read from text files, such as rMD17's official splits; n structures in all."""
+    """A split from text files of row numbers (from 0), such as the official splits of rMD17.
+
+    ``n`` is the number of structures in the data set.
+    """
     roles = [_NONE if file is None else _read_indices(Path(file)) for file in (train, validation, test)]
     return Split(roles[0], roles[1], roles[2], "files").check(n)
+
+
+def split_in_order(train: int, validation: int, test: int = 0) -> Split:
+    """The first structures train, the next validate, the last test: for separate files, concatenated."""
+    index = np.arange(train + validation + test)
+    return Split(index[:train], index[train : train + validation], index[train + validation :], "files")
 
 
 def _check_sizes(n: int, train: int, validation: int, test: int | None) -> None:
@@ -145,7 +155,7 @@ def _check_sizes(n: int, train: int, validation: int, test: int | None) -> None:
         if size < 0:
             raise GeomAttError(f"The {name} size is {size}; sizes cannot be negative.")
     if train == 0:
-        raise GeomAttError("The train size is 0; training needs structures.")
+        raise GeomAttError("The train size is 0; at least one training structure is needed.")
     wanted = train + validation + (test or 0)
     if wanted > n:
         raise GeomAttError(
@@ -155,7 +165,7 @@ def _check_sizes(n: int, train: int, validation: int, test: int | None) -> None:
 
 
 def _parts(size: int, parts: int) -> list[int]:
-    """``size`` as the sum of nearly equal parts."""
+    """Divide ``size`` into nearly equal integer parts."""
     return [size * (k + 1) // parts - size * k // parts for k in range(parts)]
 
 
@@ -165,12 +175,14 @@ def _read_indices(path: Path) -> np.ndarray:
     except (OSError, UnicodeDecodeError) as error:
         raise GeomAttError(f"Cannot read the indices in {path}: {error}.") from error
     if words == [""]:
-        raise GeomAttError(f"{path} is empty; it should hold row numbers, one per line.")
+        raise GeomAttError(f"{path} is empty; it should contain row numbers, one per line.")
     try:
         return np.array([int(word) for word in words], dtype=np.int64)
     except (ValueError, OverflowError):
         wrong = next(word for word in words if not re.fullmatch(r"[+-]?\d{1,18}", word))
-        raise GeomAttError(f"{path} should hold row numbers, one per line, but has {wrong!r}.") from None
+        raise GeomAttError(
+            f"{path} should contain row numbers, one per line, but contains {wrong!r}."
+        ) from None
 
 
 def _to_text(indices: np.ndarray) -> str:
@@ -182,4 +194,6 @@ def _from_text(text: str) -> np.ndarray:
     if not text:
         return _NONE
     ends = [[int(word) for word in run.split("-")] for run in text.split(",")]
+    if sum(end[-1] + 1 - end[0] for end in ends) > _LARGEST or max(end[-1] for end in ends) >= 2**62:
+        raise ValueError(f"it claims more than {_LARGEST:,} structures")
     return np.concatenate([np.arange(end[0], end[-1] + 1, dtype=np.int64) for end in ends])

@@ -1,4 +1,4 @@
-"""Structures and data sets of structures: plain arrays in eV and Å, labels in float64."""
+"""Structures and data sets as plain arrays in eV and Å, float64."""
 
 from __future__ import annotations
 
@@ -10,12 +10,24 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from geomatt.data.electrons import multiplicity, total_charge
 from geomatt.errors import GeomAttError
+
+JOINED = " + "  # between the names and paths of concatenated data sets
+# Per-structure arrays that may be absent: shape and value of a row that stands for "none".
+MISSING: dict[str, tuple[tuple[int, ...], Any]] = {
+    "stress": ((3, 3), np.nan),
+    "cells": ((3, 3), 0.0),
+    "pbc": ((3,), False),
+    "charges": ((), 0.0),
+    "multiplicities": ((), 0),
+    "weights": ((), 1.0),
+}
 
 
 @dataclass(frozen=True)
 class Structure:
-    """One arrangement of atoms, with labels where there are any (eV, Å, eV/Å)."""
+    """Atoms with positions and, if known, labels (eV, Å, eV/Å, eV/Å³)."""
 
     numbers: np.ndarray  # (N,) int64, atomic numbers
     positions: np.ndarray  # (N, 3) float64
@@ -23,8 +35,11 @@ class Structure:
     forces: np.ndarray | None = None  # (N, 3) float64
     cell: np.ndarray | None = None  # (3, 3) float64, rows are lattice vectors
     pbc: tuple[bool, bool, bool] = (False, False, False)
-    charge: float = 0.0
+    charge: float = 0.0  # total charge, e
     info: dict[str, Any] = field(default_factory=dict)
+    stress: np.ndarray | None = None  # (3, 3) float64, derivative of energy with respect to strain / volume
+    multiplicity: int | None = None  # spin multiplicity 2S + 1, None if not known
+    weight: float = 1.0  # relative weight in the loss
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -35,7 +50,7 @@ class Structure:
 
 
 class AtomsLike(Protocol):
-    """What is needed of ASE's Atoms."""
+    """The attributes of ASE Atoms that are used."""
 
     numbers: Any
     positions: Any
@@ -44,7 +59,10 @@ class AtomsLike(Protocol):
 
 
 def as_structure(atoms: Structure | AtomsLike) -> Structure:
-    """A structure from ASE Atoms, or from anything that has the same attributes."""
+    """A structure from ASE Atoms, or from any object with the same attributes.
+
+    Total charge and multiplicity are read from `atoms.info`, or from initial charges and magnetic moments.
+    """
     if isinstance(atoms, Structure):
         return atoms
     try:
@@ -56,13 +74,22 @@ def as_structure(atoms: Structure | AtomsLike) -> Structure:
         raise GeomAttError(
             f"A {type(atoms).__name__} is not a structure. Give ASE Atoms, a geomatt Structure or Dataset."
         ) from error
-    return Structure(numbers, positions, cell=cell, pbc=(pbc[0], pbc[1], pbc[2]))
+    info, arrays = getattr(atoms, "info", {}), getattr(atoms, "arrays", {})
+    return Structure(
+        numbers,
+        positions,
+        cell=cell,
+        pbc=(pbc[0], pbc[1], pbc[2]),
+        charge=total_charge(info, arrays)[0],
+        multiplicity=multiplicity(info, arrays)[0],
+    )
 
 
 class Dataset(Sequence[Structure]):
-    """Many structures in flat arrays: atoms of structure s are rows offsets[s]:offsets[s+1].
+    """Many structures in flat arrays; the atoms of structure s are the rows offsets[s]:offsets[s+1].
 
-    Flat storage keeps 100,000 frames of one molecule as cheap as a mix of molecules.
+    Energies are known for all structures or for none. Forces and stress may be missing for some
+    structures: their values are NaN there, and `has_forces` and `has_stress` tell.
     """
 
     def __init__(
@@ -72,20 +99,26 @@ class Dataset(Sequence[Structure]):
         offsets: np.ndarray,  # (n + 1,) int64
         *,
         energies: np.ndarray | None = None,  # (n,) float64
-        forces: np.ndarray | None = None,  # (atoms, 3) float64
+        forces: np.ndarray | None = None,  # (atoms, 3) float64, NaN where missing
+        stress: np.ndarray | None = None,  # (n, 3, 3) float64, NaN where missing
         cells: np.ndarray | None = None,  # (n, 3, 3) float64
         pbc: np.ndarray | None = None,  # (n, 3) bool
-        charges: np.ndarray | None = None,  # (n,) float64
+        charges: np.ndarray | None = None,  # (n,) float64, None: all neutral
+        multiplicities: np.ndarray | None = None,  # (n,) int64, 0: not known
+        weights: np.ndarray | None = None,  # (n,) float64, None: all 1
         info: list[dict[str, Any]] | None = None,
         name: str = "",
-        origin: dict[str, str] | None = None,  # where it came from: path, units read, theory
+        origin: dict[str, str] | None = None,  # path, units of the file, theory
     ) -> None:
         self.numbers = np.ascontiguousarray(numbers, dtype=np.int64)
         self.positions = np.ascontiguousarray(positions, dtype=np.float64)
         self.offsets = np.ascontiguousarray(offsets, dtype=np.int64)
-        self.energies = None if energies is None else np.ascontiguousarray(energies, dtype=np.float64)
-        self.forces = None if forces is None else np.ascontiguousarray(forces, dtype=np.float64)
+        self.energies = _array(energies, np.float64)
+        self.forces = _array(forces, np.float64)
+        self.stress = _array(stress, np.float64)
         self.cells, self.pbc, self.charges, self.info = cells, pbc, charges, info
+        self.multiplicities = _array(multiplicities, np.int64)
+        self.weights = _array(weights, np.float64)
         self.name = name
         self.origin = origin or {}
 
@@ -111,31 +144,42 @@ class Dataset(Sequence[Structure]):
 
     @classmethod
     def from_structures(cls, structures: Iterable[Structure], **rest: Any) -> Dataset:
-        """A data set of any structures; a label must be on all of them or on none."""
+        """A data set of any structures: all of them have an energy, or none."""
         items = list(structures)
         if not items:
-            raise GeomAttError("There is no structure in the input.")
-        for label in ("energy", "forces"):
-            missing = [i for i, s in enumerate(items) if getattr(s, label) is None]
-            if missing and len(missing) < len(items):
-                raise GeomAttError(
-                    f"{len(missing)} of {len(items)} structures have no {label} (first: {missing[0]}). "
-                    "Labels must be on all structures or on none: drop those structures or label them."
-                )
-        has_energy, has_forces = items[0].energy is not None, items[0].forces is not None
+            raise GeomAttError("There are no structures in the input.")
+        missing = [i for i, s in enumerate(items) if s.energy is None]
+        if missing and len(missing) < len(items):
+            raise GeomAttError(
+                f"{len(missing)} of {len(items)} structures have no energy (first: {missing[0]}). "
+                "Remove these structures or label them: all structures need an energy, or none has one."
+            )
+
+        def stacked(values: list[Any], default: Any) -> np.ndarray | None:
+            """One row per structure; None if no structure has a value."""
+            if all(value is None for value in values):
+                return None
+            return np.array([default if value is None else value for value in values])
+
+        no_forces = all(s.forces is None for s in items)
         return cls(
             np.concatenate([s.numbers for s in items]),
             np.concatenate([s.positions for s in items]),
             np.concatenate([[0], np.cumsum([len(s) for s in items])]),
-            energies=np.array([s.energy for s in items], dtype=np.float64) if has_energy else None,
-            forces=np.concatenate([s.forces for s in items if s.forces is not None]) if has_forces else None,
-            cells=(
-                np.stack([np.zeros((3, 3)) if s.cell is None else s.cell for s in items])
-                if any(s.cell is not None for s in items)
-                else None
+            energies=None if missing else np.array([s.energy for s in items]),
+            forces=(
+                None
+                if no_forces
+                else np.concatenate(
+                    [np.full((len(s), 3), np.nan) if s.forces is None else s.forces for s in items]
+                )
             ),
-            pbc=np.array([s.pbc for s in items]) if any(s.periodic for s in items) else None,
-            charges=np.array([s.charge for s in items]) if any(s.charge for s in items) else None,
+            stress=stacked([s.stress for s in items], np.full((3, 3), np.nan)),
+            cells=stacked([s.cell for s in items], np.zeros((3, 3))),
+            pbc=stacked([s.pbc if s.periodic else None for s in items], (False, False, False)),
+            charges=stacked([s.charge or None for s in items], 0.0),
+            multiplicities=stacked([s.multiplicity for s in items], 0),
+            weights=stacked([None if s.weight == 1 else s.weight for s in items], 1.0),
             info=[s.info for s in items] if any(s.info for s in items) else None,
             **rest,
         )
@@ -144,7 +188,7 @@ class Dataset(Sequence[Structure]):
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        labels = [n for n, x in (("energies", self.energies), ("forces", self.forces)) if x is not None]
+        labels = [n for n in ("energies", "forces", "stress") if getattr(self, n) is not None]
         what = f"{len(self)} structures, {' and '.join(labels) or 'no labels'}"
         return f"Dataset({self.name or 'unnamed'}: {what})"
 
@@ -153,40 +197,63 @@ class Dataset(Sequence[Structure]):
             return self.select(np.arange(len(self))[index])
         i = range(len(self))[index]  # raises IndexError, resolves negative numbers
         atoms = slice(self.offsets[i], self.offsets[i + 1])
+
+        def label(values: np.ndarray | None, rows: Any) -> np.ndarray | None:
+            return None if values is None or np.isnan(values[rows]).any() else values[rows]
+
         return Structure(
             numbers=self.numbers[atoms],
             positions=self.positions[atoms],
             energy=None if self.energies is None else float(self.energies[i]),
-            forces=None if self.forces is None else self.forces[atoms],
+            forces=label(self.forces, atoms),
             cell=None if self.cells is None else self.cells[i],
             pbc=(False, False, False) if self.pbc is None else tuple(bool(p) for p in self.pbc[i]),  # type: ignore[arg-type]
             charge=0.0 if self.charges is None else float(self.charges[i]),
             info={} if self.info is None else self.info[i],
+            stress=label(self.stress, i),
+            multiplicity=None if self.multiplicities is None else int(self.multiplicities[i]) or None,
+            weight=1.0 if self.weights is None else float(self.weights[i]),
         )
 
     def __iter__(self) -> Iterator[Structure]:
         return (self[i] for i in range(len(self)))
 
     def select(self, indices: np.ndarray | Sequence[int]) -> Dataset:
-        """The chosen structures, in the given order."""
+        """The structures with these indices, in the given order."""
         chosen = np.asarray(indices, dtype=np.int64)
         sizes = self.sizes[chosen]
-        atoms = np.concatenate(
-            [np.arange(self.offsets[i], self.offsets[i + 1]) for i in chosen] or [np.arange(0)]
-        )
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        # Row of the first atom of each structure, repeated, plus the number of the atom in its structure.
+        atoms = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
+        rows = {name: getattr(self, name) for name in ("energies", *MISSING)}
         return Dataset(
             self.numbers[atoms],
             self.positions[atoms],
-            np.concatenate([[0], np.cumsum(sizes)]),
-            energies=None if self.energies is None else self.energies[chosen],
+            offsets,
             forces=None if self.forces is None else self.forces[atoms],
-            cells=None if self.cells is None else self.cells[chosen],
-            pbc=None if self.pbc is None else self.pbc[chosen],
-            charges=None if self.charges is None else self.charges[chosen],
             info=None if self.info is None else [self.info[i] for i in chosen],
             name=self.name,
             origin=self.origin,
+            **{name: None if array is None else array[chosen] for name, array in rows.items()},
         )
+
+    @property
+    def has_forces(self) -> np.ndarray:
+        """True for structures with forces, (n,)."""
+        return self._labelled(
+            None if self.forces is None else np.add.reduceat(self.forces, self.offsets[:-1])
+        )
+
+    @property
+    def has_stress(self) -> np.ndarray:
+        """True for structures with stress, (n,)."""
+        return self._labelled(self.stress)
+
+    def _labelled(self, rows: np.ndarray | None) -> np.ndarray:
+        if rows is None:
+            return np.zeros(len(self), dtype=bool)
+        known: np.ndarray = ~np.isnan(rows.reshape(len(self), -1)).any(axis=1)
+        return known
 
     @property
     def sizes(self) -> np.ndarray:
@@ -195,17 +262,17 @@ class Dataset(Sequence[Structure]):
 
     @property
     def elements(self) -> list[int]:
-        """The atomic numbers that occur, ascending."""
+        """Atomic numbers in the data set, ascending."""
         return [int(z) for z in np.unique(self.numbers)]
 
     @property
     def single_composition(self) -> bool:
-        """Whether every structure has the same elements in the same numbers."""
+        """True if all structures have the same molecular formula."""
         counts = self.composition()
         return bool((counts == counts[0]).all())
 
     def composition(self) -> np.ndarray:
-        """How many atoms of each of `elements` every structure has, (n, elements)."""
+        """Number of atoms of each of `elements` in each structure, (n, elements)."""
         counts = np.zeros((len(self), len(self.elements)), dtype=np.int64)
         owner = np.repeat(np.arange(len(self)), self.sizes)
         np.add.at(counts, (owner, np.searchsorted(self.elements, self.numbers)), 1)
@@ -213,25 +280,42 @@ class Dataset(Sequence[Structure]):
 
     @property
     def provenance(self) -> dict[str, str]:
-        """Where the data came from, for records that travel: the file's name, not the user's folders."""
-        path = self.origin.get("path")
-        return dict(self.origin) if path is None else {**self.origin, "path": Path(path).name}
+        """`origin` with the names of files instead of their paths, for records that are shared."""
+        if "path" not in self.origin:
+            return dict(self.origin)
+        names = [Path(path).name for path in self.origin["path"].split(JOINED)]
+        return {**self.origin, "path": JOINED.join(names)}
 
     def fingerprint(self) -> str:
-        """SHA-256 over geometry and labels: the same data has the same one, whatever file it came from."""
+        """SHA-256 of geometry and labels, independent of the file they were read from.
+
+        Runs are resumed by it: fields that were added later count only where they differ from their default.
+        """
         digest = hashlib.sha256()
         for array in (self.offsets, self.numbers, self.positions, self.energies, self.forces):
             digest.update(b"none" if array is None else array.tobytes())
         for extra in (self.cells, self.pbc, self.charges):
             if extra is not None:
                 digest.update(np.ascontiguousarray(extra, dtype=np.float64).tobytes())
+        later = (
+            ("stress", self.stress, True),
+            (
+                "multiplicities",
+                self.multiplicities,
+                self.multiplicities is not None and (self.multiplicities > 1).any(),
+            ),
+            ("weights", self.weights, self.weights is not None and (self.weights != 1).any()),
+        )
+        for name, array, counts in later:
+            if array is not None and counts:
+                digest.update(name.encode() + array.tobytes())
         return digest.hexdigest()
 
     def frame_hashes(self) -> list[str]:
-        """A short hash of each structure's elements and centred positions (to 0.001 Å).
+        """A short hash of the elements and centred positions (to 0.001 Å) of each structure.
 
-        It finds repeated frames, and frames a model was trained on, in any file: the rounding forgives
-        another float width or another origin, and frames of a simulation differ by more.
+        It identifies repeated frames, and frames a model was trained on, across files: rounding removes
+        differences of float precision and origin, while frames of a simulation differ by more.
         """
         starts = self.offsets[:-1]
         mean = np.add.reduceat(self.positions, starts, axis=0) / np.maximum(self.sizes, 1)[:, None]
@@ -240,3 +324,7 @@ class Dataset(Sequence[Structure]):
             hashlib.sha256(self.numbers[a:b].tobytes() + rounded[a:b].tobytes()).hexdigest()[:16]
             for a, b in zip(starts, self.offsets[1:], strict=True)
         ]
+
+
+def _array(values: np.ndarray | None, dtype: type) -> np.ndarray | None:
+    return None if values is None else np.ascontiguousarray(values, dtype=dtype)

@@ -79,7 +79,7 @@ class Bonds(Experiment):
         frames: np.ndarray,
         names: tuple[str, str],
     ) -> Any:
-        from geomatt.data.public.download import sha256
+        from geomatt.data.files import sha256
         from geomatt.model.files import load_file
         from geomatt.reproduce.bonds_scores import score
 
@@ -243,7 +243,7 @@ def _key(base: str, target: str) -> str:
 
 def _model_record(path: Path) -> dict[str, Any]:
     """Which model was looked at, and how good it is."""
-    from geomatt.data.public.download import sha256
+    from geomatt.data.files import sha256
     from geomatt.model.files import load_file
 
     record = load_file(path).record

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from geomatt.data.files import sha256
 from geomatt.data.io.readers import read
 from geomatt.data.public.catalogue import find_entry
-from geomatt.data.public.download import sha256
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Settings

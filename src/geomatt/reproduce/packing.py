@@ -12,8 +12,7 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from geomatt.data.files import atomic_output
-from geomatt.data.public.download import sha256
+from geomatt.data.files import atomic_output, sha256
 from geomatt.errors import GeomAttError
 
 VOLUME = 15 * 2**20  # bytes of content in one tar file

@@ -1,1 +1,1 @@
-"""Readers and writers of structure files, with units converted at the border."""
+"""Readers and writers of structure files; units are converted to eV and Å on reading."""

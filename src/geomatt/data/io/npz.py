@@ -1,69 +1,43 @@
-"""Trajectories of one molecule in numpy's npz: sGDML (MD17, MD22) and rMD17 key names, or mapped ones."""
+"""Trajectories of one molecule in npz files with the keys of sGDML (MD17, MD22), rMD17, or mapped ones."""
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 
 from geomatt import units
+from geomatt.data.electrons import CHARGE_KEYS, MULTIPLICITY_KEYS, check_charge, check_multiplicity
 from geomatt.data.files import atomic_output
-from geomatt.data.io.border import (
+from geomatt.data.io.archive import Archive
+from geomatt.data.io.fields import (
     IGNORE,
+    NEEDED,
     add_notes,
     check_finite,
     check_mapping,
     check_numbers,
+    check_weight,
     refuse_unused_labels,
-    resolve_units,
 )
+from geomatt.data.io.file_units import resolve_units
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
-# Names under which a quantity is found without being told. The first is sGDML's, the second rMD17's.
-KNOWN_KEYS = {
+# Known array names of each quantity; the first is that of sGDML, the second that of rMD17.
+KNOWN_KEYS: dict[str, tuple[str, ...]] = {
     "numbers": ("z", "nuclear_charges", "numbers", "atomic_numbers", "Z"),
     "positions": ("R", "coords", "positions", "coordinates"),
     "energy": ("E", "energies", "energy"),
     "forces": ("F", "forces"),
+    "charge": CHARGE_KEYS,
+    "multiplicity": MULTIPLICITY_KEYS,
+    "weight": (),  # only if mapped
 }
 _RMD17_KEYS = {"nuclear_charges", "coords", "energies", "forces"}
 _RMD17_MARKS = {"old_indices", "old_energies", "old_forces"}
-
-
-def load_arrays(path: Path) -> dict[str, np.ndarray]:
-    """All arrays of an npz file. Nothing in it is ever unpickled."""
-    damaged = f"{path} is damaged or was cut short: it is no complete npz file. Copy or download it again."
-    if not zipfile.is_zipfile(path):
-        with open(path, "rb") as stream:
-            start = stream.read(2)
-        if start == b"PK":
-            raise GeomAttError(damaged)
-        raise GeomAttError(f"{path} is not an npz file (its content is something else).")
-    arrays: dict[str, np.ndarray] = {}
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            for key in archive.files:
-                try:
-                    value = archive[key]
-                except ValueError as error:
-                    if "allow_pickle" not in str(error) and "Object arrays" not in str(error):
-                        raise
-                    raise GeomAttError(
-                        f"{path}: {key!r} is an array of Python objects. Those are pickles, which can run "
-                        "any code, so they are never unpickled here. Store plain numeric arrays; for "
-                        "molecules of different sizes use an extxyz file."
-                    ) from None
-                if not isinstance(value, np.ndarray):  # a zip member that is no array comes back as bytes
-                    raise GeomAttError(f"{path}: {key!r} is not an array, so this is no npz file of numpy's.")
-                arrays[key] = value
-    except GeomAttError:
-        raise
-    except Exception:  # a damaged zip file makes its readers raise nearly anything
-        raise GeomAttError(damaged) from None
-    return arrays
+_LONGEST_TEXT = 10_000  # bytes
 
 
 def read_npz(
@@ -75,94 +49,86 @@ def read_npz(
     keys: Mapping[str, str] | None = None,
     known_units: tuple[str, str, str] | None = None,
 ) -> Dataset:
-    """Read frames of one molecule (or of molecules with equally many atoms).
+    """Read frames of one molecule, or of molecules with the same number of atoms.
 
-    ``keys`` maps numbers, positions, energy, forces to other array names. ``known_units`` (energy, length,
-    why) stands in where neither the file nor the caller says the units.
+    ``keys`` maps quantities to other array names. ``known_units`` (energy, length, reason) are used if
+    neither the file nor the caller states units.
     """
     path = Path(path)
-    arrays = load_arrays(path)
     mapping = check_mapping(keys)
-    names = {quantity: _find(path, arrays, quantity, mapping.get(quantity)) for quantity in KNOWN_KEYS}
-    for quantity in ("numbers", "positions"):
-        if names[quantity] is None:
-            raise GeomAttError(
-                f"{path} has no {quantity} under a name known here ({', '.join(KNOWN_KEYS[quantity])}). "
-                f"It holds {_describe(arrays)}. Say which array it is with --key {quantity}=NAME."
-            )
-    positions = _numeric(path, arrays, names["positions"])
-    shape = positions.shape  # as the file has it, for messages
-    if shape and shape[0] == 0:
-        raise GeomAttError(f"{path} holds no frames: {names['positions']!r} has shape {shape}.")
-    if positions.ndim == 2:  # a single frame
-        positions = positions[None]
-    if positions.ndim != 3 or positions.shape[2] != 3 or 0 in shape:
+    if mapping.get("stress", IGNORE) != IGNORE:
         raise GeomAttError(
-            f"{path}: {names['positions']!r} has shape {shape}; positions are (frames, atoms, 3)."
+            f"{path}: stress is not read from npz files, which have no cell. Use an extxyz file."
         )
-    n, atoms, _ = positions.shape
-    numbers = _atomic_numbers(path, arrays, names["numbers"], n, atoms)
-    energies = forces = None
-    if names["energy"] is not None:
-        energies = _numeric(path, arrays, names["energy"])
-        if energies.size != n or energies.shape not in ((n,), (n, 1), ()):
-            raise GeomAttError(
-                f"{path}: {names['energy']!r} has shape {energies.shape} for {n} frames; energies are "
-                "(frames,) or (frames, 1)."
-            )
-        energies = energies.reshape(n)
-    if names["forces"] is not None:
-        forces = _numeric(path, arrays, names["forces"])
-        forces = forces[None] if forces.ndim == 2 else forces
-        if forces.shape != positions.shape:
-            raise GeomAttError(
-                f"{path}: {names['forces']!r} has shape {arrays[names['forces']].shape} but positions have "
-                f"{shape}; forces are (frames, atoms, 3)."
-            )
-    _refuse_forgotten(path, arrays, names, mapping, n, atoms)
-    check_finite(path, "positions", positions)
-    check_finite(path, "energies", energies)
-    check_finite(path, "forces", forces)
-
+    archive = Archive(path)
+    for name in mapping.values():
+        if name != IGNORE and name not in archive:
+            raise GeomAttError(f"{path} has no array {name!r}. It contains {archive!r}.")
+    names = {quantity: _find(archive, quantity, mapping.get(quantity)) for quantity in KNOWN_KEYS}
+    n, atoms = _check_shapes(archive, names)
+    _refuse_forgotten(archive, names, mapping, n, atoms)
     kind = "sGDML npz" if {"R", "z"} <= set(names.values()) else "npz"
-    if set(names.values()) == _RMD17_KEYS and (_RMD17_MARKS & set(arrays) or path.name.startswith("rmd17")):
+    labels = {name for quantity, name in names.items() if quantity in (*NEEDED, "energy", "forces")}
+    if labels == _RMD17_KEYS and (_RMD17_MARKS & set(archive) or path.name.startswith("rmd17")):
         kind = "rMD17 npz"
         known_units = known_units or ("kcal/mol", "Ang", "recognised as a file of rMD17")
+    has_energy, has_forces = names["energy"] is not None, names["forces"] is not None
     file_units = resolve_units(
         path,
         (energy_unit, length_unit),
-        (arrays.get("e_unit"), arrays.get("r_unit")),
+        (_text(archive, "e_unit"), _text(archive, "r_unit")),
         known_units,
-        energies_matter=energies is not None or (forces is not None and force_unit is None),
+        energies_matter=has_energy or (has_forces and force_unit is None),
         force=force_unit,
     )
+
+    def frames(quantity: str, shape: tuple[int, ...], factor: float, what: str) -> np.ndarray | None:
+        """A quantity in eV and Å."""
+        if names[quantity] is None:
+            return None
+        with np.errstate(over="ignore", invalid="ignore"):  # infinite results are refused
+            values = _numeric(archive, names[quantity]).reshape(shape) * factor
+        check_finite(path, what, values)
+        return values
+
+    positions = frames("positions", (n, atoms, 3), file_units.length_in_angstrom, "positions")
+    assert positions is not None
+    forces = frames("forces", (n, atoms, 3), file_units.force_in_ev_per_angstrom, "forces")
     origin = file_units.origin(path, kind)
     for field in ("theory", "name"):
-        if field in arrays and arrays[field].size == 1:
-            origin[field] = units.text(arrays[field])
-    add_notes(origin, energies is not None, forces is not None)
-    return Dataset(
-        numbers.reshape(-1),
-        positions.reshape(-1, 3) * file_units.length_in_angstrom,
+        if (text := _text(archive, field)) is not None:
+            origin[field] = text
+    dataset = Dataset(
+        _atomic_numbers(archive, names["numbers"], n, atoms).reshape(-1),
+        positions.reshape(-1, 3),
         np.arange(n + 1) * atoms,
-        energies=None if energies is None else energies * file_units.energy_in_ev,
-        forces=None if forces is None else forces.reshape(-1, 3) * file_units.force_in_ev_per_angstrom,
+        energies=frames("energy", (n,), file_units.energy_in_ev, "energies"),
+        forces=None if forces is None else forces.reshape(-1, 3),
+        charges=_per_frame(archive, names["charge"], n, check_charge, 0.0),
+        multiplicities=_per_frame(archive, names["multiplicity"], n, check_multiplicity, None),
+        weights=_per_frame(archive, names["weight"], n, check_weight, 1.0),
         name=origin.get("name", path.stem),
         origin=origin,
     )
+    add_notes(dataset)
+    return dataset
 
 
 def write_npz(dataset: Dataset, path: Path, energy_unit: str) -> None:
-    """Write frames of one molecule with sGDML's keys: positions in Å, energies in ``energy_unit``."""
+    """Write frames of one molecule with the keys of sGDML: positions in Å, energies in ``energy_unit``."""
     sizes = dataset.sizes
     frames = dataset.numbers.reshape(len(dataset), -1) if (sizes == sizes[0]).all() else None
     if frames is None or (frames != frames[0]).any():
         raise GeomAttError(
-            "An npz file holds one molecule with its atoms in one order; these structures differ. "
+            "An npz file contains one molecule with a fixed order of atoms; these structures differ. "
             "Write an extxyz file instead."
         )
     if dataset.pbc is not None and dataset.pbc.any():
-        raise GeomAttError("An npz file has no place for a periodic cell. Write an extxyz file instead.")
+        raise GeomAttError("An npz file cannot store a periodic cell. Write an extxyz file instead.")
+    if dataset.forces is not None and not dataset.has_forces.all():
+        raise GeomAttError(
+            "An npz file cannot store forces of only some structures. Write an extxyz file instead."
+        )
     factor = units.from_ev(energy_unit)
     arrays = {
         "type": np.array("d"),
@@ -177,68 +143,130 @@ def write_npz(dataset: Dataset, path: Path, energy_unit: str) -> None:
         arrays["E"] = dataset.energies * factor
     if dataset.forces is not None:
         arrays["F"] = dataset.forces.reshape(len(dataset), -1, 3) * factor
+    for name, values in (("charge", dataset.charges), ("multiplicity", dataset.multiplicities)):
+        if values is not None:
+            arrays[name] = values
+    if dataset.weights is not None:
+        arrays["weight"] = dataset.weights
     with atomic_output(path) as temporary, open(temporary, "wb") as stream:
         np.savez_compressed(stream, **arrays)
 
 
-def _describe(arrays: Mapping[str, np.ndarray]) -> str:
-    return ", ".join(f"{k} {v.dtype}{list(v.shape)}" for k, v in arrays.items()) or "no array at all"
-
-
-def _find(path: Path, arrays: Mapping[str, np.ndarray], quantity: str, mapped: str | None) -> str | None:
-    """The array that holds a quantity, or None."""
+def _find(archive: Archive, quantity: str, mapped: str | None) -> str | None:
+    """Name of the array with a quantity, or None."""
     if mapped == IGNORE:
         return None
     if mapped is not None:
-        if mapped not in arrays:
-            raise GeomAttError(f"{path} has no array {mapped!r}. It holds {_describe(arrays)}.")
         return mapped
-    found = [name for name in KNOWN_KEYS[quantity] if name in arrays]
+    found = [name for name in KNOWN_KEYS[quantity] if name in archive]
     if len(found) > 1:
         raise GeomAttError(
-            f"{path} has {' and '.join(map(repr, found))}, each of which could be the {quantity}. "
-            f"Say which with --key {quantity}={found[0]}."
+            f"{archive.path} has {' and '.join(map(repr, found))}, each of which could be the {quantity}. "
+            f"Choose one, for example with `keys` {quantity}={found[0]}."
+        )
+    if not found and quantity in NEEDED:
+        raise GeomAttError(
+            f"{archive.path} has no {quantity} under a known name ({', '.join(KNOWN_KEYS[quantity])}). "
+            f"It contains {archive!r}. Name the array with `keys` {quantity}=NAME."
         )
     return found[0] if found else None
 
 
-def _numeric(path: Path, arrays: Mapping[str, np.ndarray], name: str | None) -> np.ndarray:
-    assert name is not None
-    if arrays[name].dtype.kind not in "fiu":
-        raise GeomAttError(f"{path}: {name!r} holds {arrays[name].dtype}, not real numbers.")
-    return arrays[name].astype(np.float64)
-
-
-def _atomic_numbers(
-    path: Path, arrays: Mapping[str, np.ndarray], name: str | None, n: int, atoms: int
-) -> np.ndarray:
-    """Atomic numbers of every frame, (n, atoms)."""
-    numbers = _numeric(path, arrays, name)
-    if numbers.shape not in ((atoms,), (n, atoms)):
+def _check_shapes(archive: Archive, names: Mapping[str, str | None]) -> tuple[int, int]:
+    """Number of frames and of atoms, if all shapes agree with them; nothing is loaded."""
+    path = archive.path
+    shapes = {q: archive.headers[name].shape for q, name in names.items() if name is not None}
+    shape = shapes["positions"]
+    if shape and shape[0] == 0:
+        raise GeomAttError(f"{path} contains no frames: {names['positions']!r} has shape {shape}.")
+    if len(shape) not in (2, 3) or shape[-1] != 3 or 0 in shape:
         raise GeomAttError(
-            f"{path}: {name!r} has shape {numbers.shape} but positions have {atoms} atoms in {n} frames; "
-            "atomic numbers are (atoms,) or (frames, atoms)."
+            f"{path}: {names['positions']!r} has shape {shape}; positions are (frames, atoms, 3)."
         )
+    n, atoms, _ = shape if len(shape) == 3 else (1, *shape)
+    if shapes["numbers"] not in ((atoms,), (n, atoms)):
+        raise GeomAttError(
+            f"{path}: {names['numbers']!r} has shape {shapes['numbers']} but positions have {atoms} atoms in "
+            f"{n} frames; atomic numbers are (atoms,) or (frames, atoms)."
+        )
+    per_frame = ((n,), (n, 1), *([()] if n == 1 else []))
+    if "energy" in shapes and shapes["energy"] not in per_frame:
+        raise GeomAttError(
+            f"{path}: {names['energy']!r} has shape {shapes['energy']} for {n} frames; energies are "
+            "(frames,) or (frames, 1)."
+        )
+    if "forces" in shapes and shapes["forces"] not in (
+        shape,
+        (n, atoms, 3),
+        *([(atoms, 3)] if n == 1 else []),
+    ):
+        raise GeomAttError(
+            f"{path}: {names['forces']!r} has shape {shapes['forces']} but positions have {shape}; forces "
+            "are (frames, atoms, 3)."
+        )
+    for quantity in ("charge", "multiplicity", "weight"):
+        if quantity in shapes and shapes[quantity] not in ((), (1,), (n,), (n, 1)):
+            raise GeomAttError(
+                f"{path}: {names[quantity]!r} has shape {shapes[quantity]} for {n} frames; it should have "
+                "one number, or one per frame."
+            )
+    return n, atoms
+
+
+def _numeric(archive: Archive, name: str | None) -> np.ndarray:
+    assert name is not None
+    if archive.headers[name].dtype.kind not in "fiu":
+        raise GeomAttError(
+            f"{archive.path}: {name!r} contains {archive.headers[name].dtype}, not real numbers."
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        return archive[name].astype(np.float64)
+
+
+def _atomic_numbers(archive: Archive, name: str | None, n: int, atoms: int) -> np.ndarray:
+    """Atomic numbers of every frame, (n, atoms)."""
+    numbers = _numeric(archive, name)
     if (numbers != np.round(numbers)).any():
-        raise GeomAttError(f"{path}: {name!r} has values that are no integers, so no atomic numbers.")
-    check_numbers(path, numbers.reshape(-1))
+        raise GeomAttError(f"{archive.path}: {name!r} has values that are not integers; atomic numbers are.")
+    check_numbers(archive.path, numbers.reshape(-1))
     return np.broadcast_to(numbers.astype(np.int64), (n, atoms))
 
 
+def _per_frame(
+    archive: Archive, name: str | None, n: int, check: Callable[[float], float], default: float | None
+) -> np.ndarray | None:
+    """One valid number per frame; None if there is no array or all numbers are the default."""
+    if name is None:
+        return None
+    try:
+        values = np.array([check(value) for value in _numeric(archive, name).reshape(-1).tolist()])
+    except GeomAttError as error:
+        raise GeomAttError(f"{archive.path}: {error}") from None
+    return None if (values == default).all() else np.array(np.broadcast_to(values, n))
+
+
+def _text(archive: Archive, name: str) -> str | None:
+    """A short text in the archive, or None."""
+    header = archive.headers.get(name)
+    if header is None or header.size != 1 or header.dtype.itemsize > _LONGEST_TEXT:
+        return None
+    encoding = {"U": "utf-32-be" if header.dtype.byteorder == ">" else "utf-32-le", "S": "utf-8"}
+    if header.dtype.kind not in encoding:
+        return None
+    # Not by numpy, which crashes on code points that do not exist.
+    return archive[name].tobytes().decode(encoding[header.dtype.kind], "replace").rstrip("\0")
+
+
 def _refuse_forgotten(
-    path: Path,
-    arrays: Mapping[str, np.ndarray],
-    names: Mapping[str, str | None],
-    mapping: Mapping[str, str],
-    n: int,
-    atoms: int,
+    archive: Archive, names: Mapping[str, str | None], mapping: Mapping[str, str], n: int, atoms: int
 ) -> None:
-    """A label under another name must not be ignored silently."""
+    """Raise an error if a label seems to be present under an unknown name."""
     shapes = {"energy": ((n,), (n, 1)), "forces": ((n, atoms, 3), (n, atoms * 3))}
     for quantity, wanted in shapes.items():
         if names[quantity] is None and mapping.get(quantity) != IGNORE:
-            used = set(names.values())
             candidates = (
-                k for k, v in arrays.items() if v.dtype.kind == "f" and v.shape in wanted and k not in used
+                name
+                for name, header in archive.headers.items()
+                if header.dtype.kind == "f" and header.shape in wanted and name not in names.values()
             )
-            refuse_unused_labels(path, quantity, candidates)
+            refuse_unused_labels(archive.path, quantity, candidates)

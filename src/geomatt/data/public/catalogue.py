@@ -1,11 +1,11 @@
-"""The public data sets known by name, and where fetched ones live."""
+"""Catalogue of public data sets: names, addresses and locations in the cache."""
 
 from __future__ import annotations
 
-import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+
+from geomatt.cache import cache_directory
 
 UNITS = ("kcal/mol", "Ang")  # of every data set in the catalogue
 
@@ -15,14 +15,14 @@ _RMD17 = "https://archive.materialscloud.org/record/file?filename=rmd17.tar.bz2&
 
 @dataclass(frozen=True)
 class Entry:
-    """One public data set: its name, its address, and the file it becomes in the cache."""
+    """One public data set: its name, its address and its file name in the cache."""
 
     name: str  # such as md17/aspirin
     address: str
     filename: str
     aliases: tuple[str, ...] = ()  # other names of the molecule
-    archive: str | None = None  # the file at the address, where it is an archive of many
-    formula: str | None = None  # in Hill's order
+    archive: str | None = None  # name of the file at the address if it is an archive
+    formula: str | None = None  # in Hill order
     atoms: int | None = None
 
     @property
@@ -31,11 +31,11 @@ class Entry:
 
     @property
     def target(self) -> Path:
-        """Where the fetched file lives."""
+        """Path of the downloaded file in the cache."""
         return cache_directory() / self.collection / self.filename
 
 
-# Sum formula (None where not known for sure) and number of atoms of every molecule.
+# Molecular formula (None if not known with certainty) and number of atoms.
 _MOLECULES: dict[str, tuple[str | None, int]] = {
     "aspirin": ("C9H8O4", 21),
     "azobenzene": ("C12H10N2", 24),
@@ -100,19 +100,8 @@ CATALOGUE: tuple[Entry, ...] = (
 )
 
 
-def cache_directory() -> Path:
-    """Where fetched data and compiled code live: $GEOMATT_CACHE, or the platform's usual place."""
-    if chosen := os.environ.get("GEOMATT_CACHE"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "geomatt"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "geomatt"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "geomatt"
-
-
 def find_entry(name: str) -> Entry | None:
-    """The data set of that name (any case, any alias), or None."""
+    """The entry with this name or alias (case-insensitive), or None."""
     wanted = name.strip().lower()
     for entry in CATALOGUE:
         if wanted in {entry.name.lower(), *(f"{entry.collection}/{a}".lower() for a in entry.aliases)}:
@@ -121,6 +110,6 @@ def find_entry(name: str) -> Entry | None:
 
 
 def locate(name: str) -> Path | None:
-    """The fetched file of a data set, or None if there is no such data set or it has not been fetched."""
+    """Path of the downloaded data set, or None if it is unknown or not downloaded."""
     entry = find_entry(name)
     return entry.target if entry is not None and entry.target.is_file() else None

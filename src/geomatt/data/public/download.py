@@ -1,9 +1,8 @@
-"""Fetch public data sets into the cache: resumed where broken off, checked, remembered."""
+"""Download public data sets into the cache, with resumption and checksums."""
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import http.client
 import json
 import os
@@ -19,25 +18,28 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_output
-from geomatt.data.io.npz import KNOWN_KEYS, load_arrays
-from geomatt.data.public.catalogue import CATALOGUE, Entry, cache_directory, find_entry
+from geomatt.cache import cache_directory
+from geomatt.data.files import atomic_output, sha256
+from geomatt.data.io.archive import load_arrays
+from geomatt.data.io.npz import KNOWN_KEYS
+from geomatt.data.public.catalogue import CATALOGUE, Entry, find_entry
 from geomatt.elements import SYMBOLS, formula
 from geomatt.errors import GeomAttError
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
+Progress = Callable[[int, int | None], None]  # bytes received, total bytes if known
 _CHUNK = 1 << 16
-_TIMEOUT = 30.0  # seconds without a byte
+_TIMEOUT = 30.0  # seconds without data
+_LARGEST_MEMBER = 1 << 31  # bytes; the files of rMD17 have a tenth of it
 _STARTS = {".npz": b"PK", ".bz2": b"BZh"}
 
 
 def fetch(
     name: str, *, source: str | Path | None = None, progress: Progress | None = None
 ) -> tuple[Path, str]:
-    """The data set's file in the cache, and how it came there: "cached", "downloaded" or "copied".
+    """Return the path of the data set in the cache and its origin: "cached", "downloaded" or "copied".
 
-    ``source`` is an existing copy: the file itself, rMD17's archive, or a directory that holds either. A file
-    already in the cache is checked against the checksum remembered from its first arrival.
+    ``source`` is an existing copy: the file, the rMD17 archive, or a directory that contains either. A file
+    already in the cache is checked against the checksum recorded when it was first stored.
     """
     entry = find_entry(name)
     if entry is None:
@@ -63,7 +65,7 @@ def fetch(
 
 
 def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
-    """Bring the file at the entry's address to ``target``, continuing a partial one if there is any."""
+    """Download the entry's address to ``target``, continuing a partial download if there is one."""
     part = target.with_name(target.name + ".part")
     have = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": "geomatt", **({"Range": f"bytes={have}-"} if have else {})}
@@ -80,8 +82,8 @@ def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
                         progress(have, total)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code != 416:  # 416: nothing after what we have, so the partial file is all or wrong
-            raise GeomAttError(_no_luck(entry, f"the server says {error.code} {error.reason}")) from error
+        if error.code != 416:  # 416: no bytes follow, so the partial file is complete or wrong
+            raise GeomAttError(_failed(entry, f"the server answered {error.code} {error.reason}")) from error
         total = _total(error.headers.get("Content-Range"))
         if total != have:
             part.unlink()
@@ -95,17 +97,17 @@ def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
         ssl.SSLError,
     ) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-        raise GeomAttError(_no_luck(entry, str(reason))) from error
+        raise GeomAttError(_failed(entry, str(reason))) from error
     if total is not None and have < total:
         raise GeomAttError(
-            f"The transfer of {entry.name} broke off after {have:,} of {total:,} bytes. "
-            f"Run the same command again to continue it."
+            f"The download of {entry.name} was interrupted after {have:,} of {total:,} bytes. "
+            "Repeat it to continue."
         )
     _accept(entry, part, target)
 
 
 def _plan(response: Any, have: int) -> tuple[int, int | None]:
-    """Bytes to keep of the partial file, and the size of the whole one, from the server's answer."""
+    """Bytes of the partial file to keep and the total size, according to the server's answer."""
     span = response.headers.get("Content-Range", "")
     if response.status == 206 and span.startswith(f"bytes {have}-"):
         return have, _total(span)
@@ -121,38 +123,38 @@ def _total(content_range: str | None) -> int | None:
 
 
 def _accept(entry: Entry, part: Path, target: Path) -> None:
-    """Put a completed download in place if it is what it should be; else remove it and say so."""
+    """Move a completed download to ``target`` if it is valid; otherwise delete it and raise an error."""
     with open(part, "rb") as stream:
         start = stream.read(60)
     if not start.startswith(_STARTS[target.suffix]):
         part.unlink()
-        raise GeomAttError(_no_luck(entry, f"it returned something else, which begins with {start!r}"))
+        raise GeomAttError(_failed(entry, f"the content is something else, it begins with {start!r}"))
     digest = sha256(part)
-    remembered = _memory().get(_key(target))
-    if remembered is not None and remembered["from"] == entry.address and remembered["sha256"] != digest:
+    recorded = _checksums().get(_key(target))
+    if recorded is not None and recorded["from"] == entry.address and recorded["sha256"] != digest:
         part.unlink()
         raise GeomAttError(
-            f"{entry.name} as downloaded now differs from the first download (sha256 {digest[:16]}… instead "
-            f"of {remembered['sha256'][:16]}…), so it was damaged or changed at its source. Try again; if "
-            f"the change is known to be right, remove {_key(target)!r} from {_memory_file()}."
+            f"{entry.name} differs from the first download (sha256 {digest[:16]}… instead of "
+            f"{recorded['sha256'][:16]}…): it was damaged, or changed at its source. Try again; if the "
+            f"change is known to be correct, remove {_key(target)!r} from {_checksum_file()}."
         )
     if target.suffix == ".npz":
         try:
             arrays = load_arrays(part)
         except GeomAttError:
             part.unlink()
-            raise GeomAttError(_no_luck(entry, "the file arrived damaged; try again")) from None
+            raise GeomAttError(_failed(entry, "the received file is damaged; try again")) from None
         try:
-            _check_molecule(entry, arrays, f"What {entry.address} returned")
+            _check_molecule(entry, arrays, f"The file from {entry.address}")
         except GeomAttError:
             part.unlink()
             raise
     os.replace(part, target)
-    _remember(target, digest, entry.address)
+    _record(target, digest, entry.address)
 
 
 def _copy(entry: Entry, source: Path) -> None:
-    """Take the entry's file from a copy or out of an archive, checking that it is the right molecule."""
+    """Copy the entry's file from ``source``, a copy or an archive, if it is the right molecule."""
     origin = entry.address if source.parent == entry.target.parent else str(source.resolve())
     with atomic_output(entry.target) as temporary:
         if source.suffix == ".npz":
@@ -161,37 +163,38 @@ def _copy(entry: Entry, source: Path) -> None:
             _extract(entry, source, temporary)
         _check_molecule(entry, load_arrays(temporary), str(source))
         digest = sha256(temporary)
-        remembered = _memory().get(_key(entry.target))
-        if remembered and remembered["from"] == entry.address and remembered["sha256"] != digest:
+        recorded = _checksums().get(_key(entry.target))
+        if recorded and recorded["from"] == entry.address and recorded["sha256"] != digest:
             raise GeomAttError(
                 f"{source} differs from the {entry.name} first downloaded from {entry.address}. To use it "
-                f"anyway, remove {_key(entry.target)!r} from {_memory_file()}."
+                f"anyway, remove {_key(entry.target)!r} from {_checksum_file()}."
             )
-    _remember(entry.target, digest, origin)
+    _record(entry.target, digest, origin)
 
 
 def _extract(entry: Entry, archive: Path, target: Path) -> None:
-    """Copy the one member out; no path in the archive is ever used as a path here."""
+    """Extract the entry's file; paths in the archive are never used as paths on disk."""
     try:
         with tarfile.open(archive, "r:*") as tar:
             for member in tar:
+                if member.size > _LARGEST_MEMBER:
+                    break
                 if member.isfile() and member.name.rpartition("/")[2] == entry.filename:
                     content = tar.extractfile(member)
                     assert content is not None
                     with content, open(target, "wb") as stream:
                         shutil.copyfileobj(content, stream)
                     return
-    except (tarfile.TarError, EOFError) as error:
-        raise GeomAttError(f"{archive} is damaged: {error}. Delete it and fetch it again.") from error
-    except OSError as error:
-        if error.errno is not None:
+    except (tarfile.TarError, EOFError, OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # of the disk, not of the archive
             raise
-        raise GeomAttError(f"{archive} is damaged: {error}. Delete it and fetch it again.") from error
-    raise GeomAttError(f"{archive} holds no {entry.filename}.")
+        reason = str(error).splitlines()[0] if str(error) else "it is cut short"
+        raise GeomAttError(f"{archive} is damaged: {reason}. Delete it and download it again.") from error
+    raise GeomAttError(f"{archive} does not contain {entry.filename}.")
 
 
 def _find_copy(entry: Entry, source: Path) -> Path:
-    """The file to copy: ``source`` itself, or the entry's file or archive inside that directory."""
+    """``source`` itself if it is a file, otherwise the entry's file or archive in that directory."""
     if source.is_file():
         return source
     if not source.exists():
@@ -203,53 +206,47 @@ def _find_copy(entry: Entry, source: Path) -> Path:
         for folder in (".", entry.collection, "npz_data", f"{entry.collection}/npz_data"):
             if (source / folder / name).is_file():
                 return source / folder / name
-    raise GeomAttError(f"{source} holds no copy of {entry.name}; looked for {', '.join(names)}.")
+    raise GeomAttError(f"{source} contains no copy of {entry.name}; looked for {', '.join(names)}.")
 
 
 def _check_molecule(entry: Entry, arrays: Mapping[str, np.ndarray], what: str) -> None:
-    """Refuse a file of another molecule: under this name it would be taken for the right one ever after."""
+    """Raise an error if the file is of another molecule than the entry."""
     name = next((key for key in KNOWN_KEYS["numbers"] if key in arrays), None)
     numbers = arrays[name] if name is not None else np.empty(0)
     valid = numbers.size and numbers.dtype.kind in "fiu" and 0 < numbers.min() <= numbers.max() < len(SYMBOLS)
     if not valid:
-        raise GeomAttError(f"{what} is not {entry.name}: it holds no atomic numbers.")
+        raise GeomAttError(f"{what} is not {entry.name}: it contains no atomic numbers.")
     wanted = f"{entry.formula or 'a molecule'} with {entry.atoms} atoms"
     for row in np.unique(numbers.reshape(-1, numbers.shape[-1] if numbers.ndim else 1), axis=0):
         found = formula(row)
         if found != (entry.formula or found) or len(row) != entry.atoms:
             raise GeomAttError(
-                f"{what} is not {entry.name}: it holds {found} with {len(row)} atoms, but {entry.name} is "
-                f"{wanted}. The cache was left as it was."
+                f"{what} is not {entry.name}: it contains {found} with {len(row)} atoms, but {entry.name} "
+                f"is {wanted}. The cache was not changed."
             )
 
 
 def _verify(entry: Entry) -> None:
     target = entry.target
     digest = sha256(target)
-    remembered = _memory().get(_key(target))
-    if remembered is None:  # put there by hand, as our own message suggests
+    recorded = _checksums().get(_key(target))
+    if recorded is None:  # placed there by hand, as the message of `_failed` suggests
         _check_molecule(entry, load_arrays(target), str(target))
-        _remember(target, digest, "put into the cache by hand")
-    elif remembered["sha256"] != digest:
+        _record(target, digest, "put into the cache by hand")
+    elif recorded["sha256"] != digest:
         raise GeomAttError(
-            f"{target} has changed since it was fetched (its checksum differs from the remembered one). "
-            "Delete it and fetch it again."
+            f"{target} has changed since it was downloaded (its checksum differs from the recorded one). "
+            "Delete it and download it again."
         )
 
 
-def sha256(path: Path) -> str:
-    """Checksum of a file."""
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _memory_file() -> Path:
+def _checksum_file() -> Path:
     return cache_directory() / "checksums.json"
 
 
-def _memory() -> dict[str, dict[str, str]]:
-    """Checksums of what was fetched, by path in the cache: {"sha256": ..., "from": ...}."""
-    file = _memory_file()
+def _checksums() -> dict[str, dict[str, str]]:
+    """Recorded checksums by path in the cache: {"sha256": ..., "from": ...}."""
+    file = _checksum_file()
     if not file.exists():
         return {}
     try:
@@ -259,31 +256,31 @@ def _memory() -> dict[str, dict[str, str]]:
         }
     except (ValueError, TypeError, KeyError, AttributeError):
         raise GeomAttError(
-            f"{file} is damaged. Delete it; checksums are then remembered anew from the next fetch."
+            f"{file} is damaged. Delete it; checksums are then recorded again at the next download."
         ) from None
 
 
-def _remember(target: Path, digest: str, origin: str) -> None:
-    memory = {**_memory(), _key(target): {"sha256": digest, "from": origin}}
-    with atomic_output(_memory_file()) as temporary:
-        temporary.write_text(json.dumps(memory, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+def _record(target: Path, digest: str, origin: str) -> None:
+    checksums = {**_checksums(), _key(target): {"sha256": digest, "from": origin}}
+    with atomic_output(_checksum_file()) as temporary:
+        temporary.write_text(json.dumps(checksums, indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 def _key(target: Path) -> str:
     return f"{target.parent.name}/{target.name}"
 
 
-def _no_luck(entry: Entry, reason: str) -> str:
+def _failed(entry: Entry, reason: str) -> str:
     place = entry.target.parent / (entry.archive or entry.filename)
     return (
-        f"Could not download {entry.name} from {entry.address}: {reason}. If you can get the file elsewhere, "
-        f"put it at {place}, or run: geomatt data get {entry.name} --from PATH"
+        f"Could not download {entry.name} from {entry.address}: {reason}. If you have the file, copy it "
+        f"to {place}, or name it as `source`."
     )
 
 
 @contextmanager
 def _storage_errors(entry: Entry) -> Iterator[None]:
-    """A full or read-only disk is a message that says where."""
+    """Turn storage errors into a message that names the cache directory."""
     try:
         yield
     except OSError as error:

@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
-from geomatt.data.public.catalogue import cache_directory
+from geomatt.cache import cache_directory
 
 CODE = Path(__file__).with_name("native_code")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
