@@ -8,8 +8,8 @@ from geomatt.data.checks import check_labels
 from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.io.readers import read, report_unit, write
 from geomatt.data.public.catalogue import CATALOGUE, cache_directory, find_entry, locate
-from geomatt.data.public.download import fetch
-from geomatt.data.public.embedded import ethanol
+from geomatt.data.public.download import fetch, sha256
+from geomatt.data.public.embedded import dimer, ethanol
 from geomatt.data.splits import Split, blocked_split, fold_splits, random_split, split_from_files
 from geomatt.data.structures import Dataset, Structure
 
@@ -27,6 +27,7 @@ __all__ = [
     "cache_directory",
     "check_labels",
     "collate",
+    "dimer",
     "ethanol",
     "fetch",
     "find_entry",
@@ -36,6 +37,7 @@ __all__ = [
     "read",
     "report_unit",
     "require_writable",
+    "sha256",
     "split_from_files",
     "write",
 ]
