@@ -1,12 +1,15 @@
 """Tables 1, 2 and 3 in the smallest setting: planning, deadline, restarts, tables."""
 
+import json
 import signal
 import time
 from dataclasses import replace
 from importlib.util import find_spec
+from pathlib import Path
 
 import numpy as np
 import pytest
+from scripts_path import load_script
 from typer.testing import CliRunner
 
 from geomatt.cli import app
@@ -19,6 +22,7 @@ from geomatt.reproduce.published import GEOMATT, no_worse, spread
 from geomatt.reproduce.report import blocks, update_page
 from geomatt.training.run import Run
 
+ROOT = Path(__file__).parents[2]
 SMALL = {"features": 8, "overlap_features": 16, "spacing": 0.5, "layers": 1}
 TINY = Md17Size(10, 2, {"paper": 2, "fast": 2, "schnet": 1, "transfer": 1}, 4, overhead=1e9, network=SMALL)
 needs_schnet = pytest.mark.skipif(find_spec("torch_geometric") is None, reason="needs PyTorch Geometric")
@@ -163,3 +167,23 @@ def test_the_command_wants_a_known_name_and_part(tmp_path):
     assert isinstance(runner.invoke(app, ["reproduce"]).exception, GeomAttError)
     wrong = runner.invoke(app, ["reproduce", "table1", "--part", "x", "--out", str(tmp_path)])
     assert "Its parts are: paper" in str(wrong.exception)
+
+
+@pytest.mark.parametrize("table", ["table1", "table2", "table3"])
+def test_committed_results_hold_every_model(table):
+    result = json.loads((ROOT / "results" / f"{table}.json").read_text())
+    restored = {member.name for member, _ in load_script("restore_results").members(result)}
+    expected = {name for name in result["pieces"] if not name.startswith("untouched-")}
+    # The base of a transfer is a model of table 1.
+    assert restored == expected - ({"234-paper-fold0-aspirin"} if table == "table2" else set())
+
+
+def test_restored_results_are_the_committed_ones(real_data, tmp_path):
+    script = load_script("restore_results")
+    settings = ExperimentSettings(data=real_data, out=tmp_path, deadline=0.0)
+    study = Md17Study(settings, silent)
+    for table in ("table1", "table2", "table3"):
+        committed = json.loads((ROOT / "results" / f"{table}.json").read_text())
+        script.restore_table(study, committed)
+        restored = run_experiment(get(table), settings, silent)
+        assert {**restored, "settings": 0} == {**committed, "settings": 0}

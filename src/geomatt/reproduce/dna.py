@@ -18,7 +18,14 @@ from geomatt.evaluation import evaluate
 from geomatt.model import Potential, load, new_network
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
 from geomatt.reproduce.dna_attention import CONTROL, KINDS, score, strongest
-from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
+from geomatt.reproduce.frame import (
+    Drawing,
+    Experiment,
+    ExperimentSettings,
+    Pieces,
+    ProgressBar,
+    provenance,
+)  # fmt: skip
 from geomatt.reproduce.inputs import described, load_data
 from geomatt.reproduce.md17 import UNIT, WEIGHTING
 from geomatt.reproduce.published import ERRORS, NOT_RUN, left_table
@@ -65,12 +72,12 @@ class Dna(Experiment):
             "segments": segment_split(_segments(dataset), size.train, size.validation, size.test),
         }
         pieces = Pieces(settings, self.name)
-        configs = {recipe: _config(settings, size, recipe, name) for recipe in self.parts}
+        configs = {recipe: dna_config(settings, size, recipe, name) for recipe in self.parts}
         work = settings.work("dna-stand-in" if name == STAND_IN else "dna")
         rows: dict[str, dict[str, Any]] = {}
         for recipe, config in configs.items():
             jobs = {k: Job(dataset, split, config, work / f"{recipe}-{k}") for k, split in splits.items()}
-            inputs = {k: _inputs(config, about, k, size) for k in jobs}
+            inputs = {k: dna_inputs(config, about, k, size) for k in jobs}
             found = {k: pieces.find(f"{k}-{recipe}", inputs[k]) for k in jobs}
             finished = all(value and value["epochs"] >= config.epochs for value in found.values())
             if settings.wants(recipe) and not finished and not settings.out_of_time:
@@ -79,7 +86,8 @@ class Dna(Experiment):
                 for kind, job in jobs.items():
                     if (job.folder / "model.safetensors").is_file():
                         value, seconds = _measure(settings, progress, job, size, len(jobs))
-                        found[kind] = pieces.put(f"{kind}-{recipe}", inputs[kind], value, seconds)
+                        made = provenance(settings, seconds)
+                        found[kind] = pieces.put(f"{kind}-{recipe}", inputs[kind], value, made)
                     if ended:
                         (job.folder / CHECKPOINT).unlink(missing_ok=True)
             if any(found.values()):
@@ -178,7 +186,7 @@ def _segments(dataset: Dataset) -> np.ndarray:
     return np.arange(len(dataset)) * 7 // len(dataset)
 
 
-def _config(settings: ExperimentSettings, size: DnaSize, recipe: str, data: str) -> TrainConfig:
+def dna_config(settings: ExperimentSettings, size: DnaSize, recipe: str, data: str) -> TrainConfig:
     given = {
         "data": data,
         "recipe": recipe,
@@ -194,7 +202,7 @@ def _config(settings: ExperimentSettings, size: DnaSize, recipe: str, data: str)
     return resolve(given)
 
 
-def _inputs(config: TrainConfig, about: Mapping[str, Any], split: str, size: DnaSize) -> dict[str, Any]:
+def dna_inputs(config: TrainConfig, about: Mapping[str, Any], split: str, size: DnaSize) -> dict[str, Any]:
     """Everything the numbers of a model depend on, except how far its training has come."""
     settings = config.to_dict()
     settings.pop("device")

@@ -134,7 +134,7 @@ class Pieces:
         if found is None:
             started = time.monotonic()
             value = compute()
-            found = self.put(name, inputs, value, time.monotonic() - started)
+            found = self.put(name, inputs, value, provenance(self.settings, time.monotonic() - started))
         return found
 
     def find(self, name: str, inputs: Mapping[str, Any]) -> Any:
@@ -146,15 +146,14 @@ class Pieces:
         self.made[name] = stored["made"]
         return stored["value"]
 
-    def put(self, name: str, inputs: Mapping[str, Any], value: Any, seconds: float) -> Any:
-        """Write a piece that took so many seconds to compute; returns its value as JSON holds it."""
-        stored = {"inputs": self._key(inputs), "made": provenance(self.settings.device, seconds)}
-        stored["value"] = plain(value)
+    def put(self, name: str, inputs: Mapping[str, Any], value: Any, made: dict[str, Any]) -> Any:
+        """Write a piece with its `provenance`; returns its value as JSON holds it."""
+        value = plain(value)
         path = self._path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_json(path, stored)
-        self.made[name] = stored["made"]
-        return stored["value"]
+        write_json(path, {"inputs": self._key(inputs), "made": made, "value": value})
+        self.made[name] = made
+        return value
 
     def _key(self, inputs: Mapping[str, Any]) -> Any:
         return plain({**inputs, "seed": self.settings.seed, "quick": self.settings.quick})
@@ -203,7 +202,7 @@ def draw_figures(
     return figures
 
 
-def provenance(device: str, seconds: float) -> dict[str, Any]:
+def provenance(settings: ExperimentSettings, seconds: float) -> dict[str, Any]:
     """Where a piece was computed, and how long that took."""
     import torch
 
@@ -213,7 +212,7 @@ def provenance(device: str, seconds: float) -> dict[str, Any]:
     return {
         "seconds": round(seconds, 3),
         "commit": commit(),
-        "hardware": hardware(device),
+        "hardware": hardware(settings.device),
         "geomatt": geomatt.__version__,
         "torch": str(torch.__version__),
     }

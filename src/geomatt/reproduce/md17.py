@@ -19,7 +19,7 @@ from geomatt.data import Split, fold_splits
 from geomatt.evaluation import evaluate
 from geomatt.model import Potential, load, save
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
-from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar
+from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import described, load_md17
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
@@ -191,10 +191,10 @@ class Md17Study:
         return None if member.model_file is None else folder / "models" / member.model_file
 
     def model(self, molecule: str) -> Potential:
-        """The kept model of a molecule: fold 0, paper recipe."""
+        """The model of a molecule, fold 0, paper recipe: from this study, or the one that ships."""
         path = self.model_path(Member(molecule))
         assert path is not None
-        return load(path).members[0]
+        return load(path if path.is_file() or self.settings.quick else f"md17/{molecule}").members[0]
 
     def train(self, members: Sequence[Member]) -> None:
         """Train those members that are missing, until the deadline."""
@@ -250,7 +250,8 @@ class Md17Study:
             }
             save(potential, path)
         # The time of training, shared by the members of the group.
-        self.pieces.put(member.name, self.inputs(member), value, result.seconds / together)
+        made = provenance(self.settings, result.seconds / together)
+        self.pieces.put(member.name, self.inputs(member), value, made)
         (job.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def errors(self, potential: Potential, molecule: str, split: Split) -> dict[str, Any]:
