@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import ExperimentSettings, Pieces, dna, silent
-from geomatt.reproduce.frame import read_json
+from geomatt.reproduce import ExperimentSettings, dna, silent
+from geomatt.reproduce.frame import Pieces, read_json
 from geomatt.reproduce.inputs import described, load_data
 from geomatt.reproduce.md17 import Md17Study, Member
 from geomatt.training import TrainConfig

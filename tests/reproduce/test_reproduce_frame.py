@@ -8,21 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import (
-    NAMES,
-    Experiment,
-    ExperimentSettings,
-    Pieces,
-    ResultTable,
-    draw_figures,
-    get,
-    run_experiment,
-    silent,
-)
+from geomatt.reproduce import NAMES, Experiment, ExperimentSettings, draw_figures, get, run_experiment, silent
 from geomatt.reproduce.docs import refreshed
-from geomatt.reproduce.frame import Drawing, read_json, write_json
+from geomatt.reproduce.frame import Drawing, Pieces, read_json, write_json
 from geomatt.reproduce.inputs import described, find_file, load_data
 from geomatt.reproduce.report import Section, blocks, update_page, write_report
+from geomatt.reproduce.table import ResultTable
 
 
 class Toy(Experiment):

@@ -9,34 +9,12 @@ from __future__ import annotations
 import importlib
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce.frame import (
-    Experiment,
-    ExperimentSettings,
-    Figure,
-    Pieces,
-    ProgressBar,
-    draw_figures,
-    run_experiment,
-    silent,
-)
-from geomatt.reproduce.table import ResultTable
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, draw_figures, run_experiment, silent
+
+__all__ = ["NAMES", "Experiment", "ExperimentSettings", "draw_figures", "get", "run_experiment", "silent"]
 
 # In the order of the report.
 NAMES = ("table1", "table2", "table3", "shapes", "bonds", "dna", "theory")
-
-__all__ = [
-    "NAMES",
-    "Experiment",
-    "ExperimentSettings",
-    "Figure",
-    "Pieces",
-    "ProgressBar",
-    "ResultTable",
-    "draw_figures",
-    "get",
-    "run_experiment",
-    "silent",
-]
 
 
 def get(name: str) -> Experiment:

@@ -12,8 +12,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from geomatt.data import Dataset, Split, dimer, random_split
-from geomatt.errors import GeomAttError
+from geomatt.data import Dataset, Split, random_split
 from geomatt.evaluation import evaluate
 from geomatt.model import Potential, load, new_network
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
@@ -26,13 +25,13 @@ from geomatt.reproduce.frame import (
     ProgressBar,
     provenance,
 )  # fmt: skip
-from geomatt.reproduce.inputs import described, load_data
+from geomatt.reproduce.inputs import described, load_or_embedded
 from geomatt.reproduce.md17 import UNIT, WEIGHTING
 from geomatt.reproduce.published import ERRORS, NOT_RUN, left_table
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Job, TrainConfig, resolve
 
-DATA, STAND_IN = "gfn2/cg-cg", "embedded/dimer"  # the latter for a quick run without the former
+DATA = "gfn2/cg-cg"
 SPLITS = {"random": "random frames", "segments": "a trajectory never seen"}
 
 
@@ -65,7 +64,8 @@ class Dna(Experiment):
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         size = QUICK if settings.quick else FULL
-        dataset, name = _load(settings)
+        data, stand_in = load_or_embedded(settings, [DATA], "embedded/dimer")
+        ((name, dataset),) = data.items()
         about = described(dataset)
         splits = {
             "random": random_split(len(dataset), size.train, size.validation, size.test, settings.seed),
@@ -73,7 +73,7 @@ class Dna(Experiment):
         }
         pieces = Pieces(settings, self.name)
         configs = {recipe: dna_config(settings, size, recipe, name) for recipe in self.parts}
-        work = settings.work("dna-stand-in" if name == STAND_IN else "dna")
+        work = settings.work("dna-stand-in" if stand_in else "dna")
         rows: dict[str, dict[str, Any]] = {}
         for recipe, config in configs.items():
             jobs = {k: Job(dataset, split, config, work / f"{recipe}-{k}") for k, split in splits.items()}
@@ -94,7 +94,7 @@ class Dna(Experiment):
                 rows[recipe] = {kind: value for kind, value in found.items() if value}
         recipes = {recipe: config.to_dict() for recipe, config in configs.items()}
         return {
-            "settings": {**recipes, "stand_in": name == STAND_IN},
+            "settings": {**recipes, "stand_in": stand_in},
             "data": {name: about},
             "split": {
                 "sizes": [size.train, size.validation, size.test],
@@ -164,16 +164,6 @@ def segment_split(segments: np.ndarray, train: int, validation: int, test: int) 
         rows = np.flatnonzero(mask)
         chosen.append(rows[np.linspace(0, len(rows) - 1, min(size, len(rows))).astype(int)])
     return Split(chosen[0], chosen[1], chosen[2], "segments")
-
-
-def _load(settings: ExperimentSettings) -> tuple[Dataset, str]:
-    """The trajectory and its name; for a quick run without it, the embedded frames."""
-    try:
-        return load_data(settings, DATA), DATA
-    except GeomAttError:
-        if not settings.quick:
-            raise
-    return dimer(), STAND_IN
 
 
 def _segments(dataset: Dataset) -> np.ndarray:

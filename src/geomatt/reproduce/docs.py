@@ -12,8 +12,8 @@ from typing import Any
 
 from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import NAMES, Experiment, Figure, draw_figures, get
-from geomatt.reproduce.frame import read_json
+from geomatt.reproduce import NAMES, Experiment, draw_figures, get
+from geomatt.reproduce.frame import Figure, read_json
 from geomatt.reproduce.report import blocks, update_page
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geomatt.data import Dataset, ethanol, find_entry, read, sha256
+from geomatt.data import Dataset, find_entry, read, sha256
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import ExperimentSettings
 
@@ -34,14 +35,22 @@ def load_data(settings: ExperimentSettings, name: str) -> Dataset:
     return read(entry.name)  # if it is missing, the error names the command that downloads it
 
 
-def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
-    """The eight molecules, or for a quick run without them the embedded ethanol and True."""
+def load_or_embedded(
+    settings: ExperimentSettings, names: Sequence[str], embedded: str
+) -> tuple[dict[str, Dataset], bool]:
+    """Data sets by name, and False; for a quick run without them the embedded one, and True."""
     try:
-        return {molecule: load_data(settings, f"md17/{molecule}") for molecule in MD17}, False
+        return {name: load_data(settings, name) for name in names}, False
     except GeomAttError:
         if not settings.quick:
             raise
-    return {"ethanol": ethanol()}, True
+    return {embedded: read(embedded)}, True
+
+
+def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
+    """The eight molecules, or for a quick run without them the embedded ethanol and True."""
+    found, stand_in = load_or_embedded(settings, [f"md17/{m}" for m in MD17], "embedded/ethanol")
+    return {name.rpartition("/")[2]: dataset for name, dataset in found.items()}, stand_in
 
 
 def find_file(folder: Path, name: str) -> Path:

@@ -24,6 +24,7 @@ from geomatt.reproduce.inputs import described, load_md17
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 UNIT = "kcal/mol"
+KINDS = {"energy": "energy", "force": "forces"}  # names in our results, and in an evaluation
 LICENCE = "CC0 (MD17 labels as carried by the rMD17 files)"
 FOLDS = 5
 PAPER_ORDERS = (2, 3, 4)
@@ -164,11 +165,7 @@ class Md17Study:
         """What a result records about settings, data and split."""
         recipes = {r: self.config(Member(self.molecules[0], recipe=r)).to_dict() for r in ("paper", "fast")}
         return {
-            "settings": {
-                "recipes": recipes,
-                "epochs": dict(self.size.epochs),
-                "stand_in": self.stand_in,
-            },
+            "settings": {"recipes": recipes, "epochs": dict(self.size.epochs), "stand_in": self.stand_in},
             "data": self.described,
             "split": {
                 "kind": "random",
@@ -211,16 +208,11 @@ class Md17Study:
                 self._train_group([alike[i] for i in group])
 
     def _train_group(self, group: list[Member]) -> None:
+        bases = [self.model(m.base) if m.base else None for m in group]
         work = self.settings.work("md17")
         jobs = [
-            Job(
-                self.data[m.molecule],
-                self.split(m),
-                self.config(m),
-                work / m.name,
-                self.model(m.base) if m.base else None,
-            )
-            for m in group
+            Job(self.data[m.molecule], self.split(m), self.config(m), work / m.name, base)
+            for m, base in zip(group, bases, strict=True)
         ]
         title = f"{group[0].name}, {len(group)} models" if len(group) > 1 else group[0].name
         results = train_jobs(self.settings, self.progress, title, jobs) or []
@@ -261,14 +253,8 @@ class Md17Study:
         found = evaluate(potential, self.data[molecule], indices=split.test, unit=UNIT, batch_size=batch)
         potential.to("cpu")
         overall = found.to_dict()["overall"]
-        return {
-            "energy_mae": overall["energy_mae"],
-            "energy_rmse": overall["energy_rmse"],
-            "force_mae": overall["forces_mae"],
-            "force_rmse": overall["forces_rmse"],
-            "frames": len(found.data),
-            "left_out": found.trained,
-        }
+        errors = {f"{n}_{e}": overall[f"{o}_{e}"] for n, o in KINDS.items() for e in ("mae", "rmse")}
+        return {**errors, "frames": len(found.data), "left_out": found.trained}
 
 
 def groups(atoms: Sequence[int], overhead: float) -> list[list[int]]:

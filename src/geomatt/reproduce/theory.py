@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from geomatt.data import ethanol
@@ -32,35 +32,31 @@ class Theory(Experiment):
         lowest = int(frames.energies.argmin())
         samples, steps = (20, 100) if settings.quick else (1000, 3000)
         pieces, seed = Pieces(settings, self.name), settings.seed
+        shared = {"gamma": measures.GAMMA, "d_max": measures.D_MAX, "morse": measures.MORSE}
         with progress("a diatomic molecule", 2 * steps) as advance:
-            return {
-                "settings": {
-                    "gamma": measures.GAMMA,
-                    "d_max": measures.D_MAX,
-                    "spacings": SPACINGS,
-                    "samples": samples,
-                    "steps": steps,
-                    "frame": lowest,
-                    "morse": measures.MORSE,
-                },
-                "data": {"embedded/ethanol": described(frames)},
-                "split": "every second distance trains, the others test",
-                "riemann": pieces.get("riemann", {"spacings": SPACINGS}, lambda: measures.riemann(SPACINGS)),
-                "three_atoms": pieces.get(
-                    "three atoms", {"samples": samples}, lambda: measures.three_atoms(samples, seed)
-                ),
-                "diatomic": pieces.get(
-                    "diatomic",
-                    {"steps": steps, "morse": measures.MORSE},
-                    lambda: measures.diatomic(steps, seed, advance),
-                ),
-                "symmetries": pieces.get(
-                    "symmetries",
+            work: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
+                "riemann": ({"spacings": SPACINGS}, lambda: measures.riemann(SPACINGS)),
+                "three_atoms": ({"samples": samples}, lambda: measures.three_atoms(samples, seed)),
+                "diatomic": ({"steps": steps}, lambda: measures.diatomic(steps, seed, advance)),
+                "symmetries": (
                     {"data": frames.fingerprint(), "frame": lowest},
                     lambda: measures.symmetries(frames[lowest], seed),
                 ),
-                "pieces": pieces.made,
             }
+            found = {n: pieces.get(n, {**shared, **own}, compute) for n, (own, compute) in work.items()}
+        return {
+            "settings": {
+                **shared,
+                "spacings": SPACINGS,
+                "samples": samples,
+                "steps": steps,
+                "frame": lowest,
+            },
+            "data": {"embedded/ethanol": described(frames)},
+            "split": "every second distance trains, the others test",
+            **found,
+            "pieces": pieces.made,
+        }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         diatomic, three, riemann = result["diatomic"], result["three_atoms"], result["riemann"]

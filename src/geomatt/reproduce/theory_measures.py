@@ -158,71 +158,51 @@ def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str,
 
 
 def symmetries(structure: Structure, seed: int) -> list[dict[str, Any]]:
-    """Errors of the symmetries that the network has by construction, in both precisions."""
+    """Errors of the symmetries that the network has by construction, and of its forces, in both precisions."""
     rng = np.random.default_rng(seed)
     order, turn, shift = rng.permutation(len(structure)), rotation(rng), rng.normal(size=3) * 10.0
-    plain, unmoved = structure.positions - structure.positions.mean(0), np.arange(len(structure))
+    plain, unmoved, mirror = (
+        structure.positions - structure.positions.mean(0),
+        np.arange(len(order)),
+        np.eye(3),
+    )
+    mirror[0, 0] = -1.0
     cases = {
         "translation": (plain + shift, unmoved, np.eye(3)),
         "rotation": (plain @ turn, unmoved, turn),
-        "reflection": (plain * [-1.0, 1.0, 1.0], unmoved, np.diag([-1.0, 1.0, 1.0])),
+        "reflection": (plain @ mirror, unmoved, mirror),
         "permutation of atoms": (plain[order], order, np.eye(3)),
     }
-    rows = []
-    reference = {name: _answers(structure, plain, structure.numbers, seed, t) for name, t in _DTYPES.items()}
-    for case, (positions, index, matrix) in cases.items():
-        row: dict[str, Any] = {"symmetry": case}
-        for name, dtype in _DTYPES.items():
-            e0, f0, a0 = reference[name]
-            e1, f1, a1 = _answers(structure, positions, structure.numbers[index], seed, dtype)
-            row[name] = {
-                "energy": abs(e1 - e0) / np.abs(f0).max(),
-                "forces": np.abs(f1 - f0[index] @ matrix).max() / np.abs(f0).max(),
-                "attention": max(
-                    np.abs(y - x[np.ix_(index, index)]).max() / np.abs(x).max()
-                    for x, y in zip(a0, a1, strict=True)
-                ),
-            }
-        rows.append(row)
-    return rows + _conservation(structure, plain, reference, seed)
+    elements = tuple(int(z) for z in np.unique(structure.numbers))
+    rows: dict[str, dict[str, Any]] = {}
+    for dtype, step in (("float64", 1e-4), ("float32", 1e-2)):
+        network = _network((2, 3, 4), seed, elements, 128, 128, layers=3)
+        potential = Potential(network, Normalisation()).to(dtype=dtype)
 
+        def answer(
+            positions: Any, index: Any = unmoved, model: Potential = potential
+        ) -> tuple[Any, Any, Any]:
+            (found,) = model.predict([Structure(structure.numbers[index], positions)], attention=True)
+            return found.energy, found.forces, [record.matrix for record in found.attention or []]
 
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
-
-
-def _conservation(
-    structure: Structure, plain: np.ndarray, reference: dict[str, Any], seed: int
-) -> list[dict[str, Any]]:
-    """Net force, net torque, and forces compared with finite differences of the energy."""
-    rows: dict[str, dict[str, Any]] = {
-        name: {"symmetry": name} for name in ("net force", "net torque", "forces = −∂E/∂r")
-    }
-    for name, (_, forces, _) in reference.items():
+        energy, forces, alpha = answer(plain)
         size = np.abs(forces).max()
-        step = 1e-4 if name == "float64" else 1e-2
-        slope = np.zeros(3)
-        for axis in range(3):
-            moved = [plain.copy(), plain.copy()]
-            moved[0][0, axis] += step
-            moved[1][0, axis] -= step
-            up, down = (_answers(structure, p, structure.numbers, seed, _DTYPES[name])[0] for p in moved)
-            slope[axis] = (down - up) / (2 * step)
-        values = (forces.sum(0), np.cross(plain, forces).sum(0), slope - forces[0])
-        for row, value in zip(rows.values(), values, strict=True):
-            row[name] = {"energy": None, "forces": np.abs(value).max() / size, "attention": None}
-    return list(rows.values())
-
-
-def _answers(
-    structure: Structure, positions: np.ndarray, numbers: np.ndarray, seed: int, dtype: torch.dtype
-) -> tuple[float, np.ndarray, list[np.ndarray]]:
-    """Energy, forces and attention of a network with random weights, in normalised units."""
-    network = _network((2, 3, 4), seed, tuple(sorted(set(structure.numbers.tolist()))), 128, 128, layers=3)
-    potential = Potential(network.to(dtype), Normalisation(0.0, 1.0))
-    (answer,) = potential.predict([Structure(numbers, positions)], attention=True)
-    assert answer.forces is not None
-    assert answer.attention is not None
-    return answer.energy, answer.forces, [record.matrix for record in answer.attention]
+        for case, (positions, index, matrix) in cases.items():
+            moved, turned, permuted = answer(positions, index)
+            pairs = [(x[np.ix_(index, index)], y) for x, y in zip(alpha, permuted, strict=True)]
+            rows.setdefault(case, {})[dtype] = {
+                "energy": abs(moved - energy) / size,
+                "forces": np.abs(turned - forces[index] @ matrix).max() / size,
+                "attention": max(np.abs(y - x).max() / np.abs(x).max() for x, y in pairs),
+            }
+        steps = [step * np.outer(unmoved == 0, axis) for axis in np.eye(3)]  # of the first atom
+        slope = [(answer(plain - s)[0] - answer(plain + s)[0]) / (2 * step) for s in steps]
+        torque = np.cross(plain, forces).sum(0)
+        checks = {"net force": forces.sum(0), "net torque": torque, "forces = −∂E/∂r": slope - forces[0]}
+        for name, value in checks.items():
+            relative = np.abs(value).max() / size
+            rows.setdefault(name, {})[dtype] = {"energy": None, "forces": relative, "attention": None}
+    return [{"symmetry": name, **row} for name, row in rows.items()]
 
 
 def _network(
