@@ -158,15 +158,11 @@ def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str,
 
 
 def symmetries(structure: Structure, seed: int) -> list[dict[str, Any]]:
-    """Errors of the symmetries that the network has by construction, and of its forces, in both precisions."""
+    """Errors of symmetries that hold by construction, and of the forces, in both precisions."""
     rng = np.random.default_rng(seed)
     order, turn, shift = rng.permutation(len(structure)), rotation(rng), rng.normal(size=3) * 10.0
-    plain, unmoved, mirror = (
-        structure.positions - structure.positions.mean(0),
-        np.arange(len(order)),
-        np.eye(3),
-    )
-    mirror[0, 0] = -1.0
+    plain, unmoved = structure.positions - structure.positions.mean(0), np.arange(len(order))
+    mirror = np.diag([-1.0, 1.0, 1.0])
     cases = {
         "translation": (plain + shift, unmoved, np.eye(3)),
         "rotation": (plain @ turn, unmoved, turn),
@@ -179,9 +175,7 @@ def symmetries(structure: Structure, seed: int) -> list[dict[str, Any]]:
         network = _network((2, 3, 4), seed, elements, 128, 128, layers=3)
         potential = Potential(network, Normalisation()).to(dtype=dtype)
 
-        def answer(
-            positions: Any, index: Any = unmoved, model: Potential = potential
-        ) -> tuple[Any, Any, Any]:
+        def answer(positions: Any, index: Any = unmoved, model: Potential = potential) -> tuple[Any, ...]:
             (found,) = model.predict([Structure(structure.numbers[index], positions)], attention=True)
             return found.energy, found.forces, [record.matrix for record in found.attention or []]
 
