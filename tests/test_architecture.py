@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import tomllib
 from importlib.metadata import PackageNotFoundError
@@ -37,6 +38,33 @@ def test_no_room_imports_from_a_later_one(room):
     for file in files:
         wrong = {name for name in imported(file) if any(name == x or name.startswith(x + ".") for x in later)}
         assert not wrong, f"{file.relative_to(ROOT)} imports {sorted(wrong)}"
+
+
+PUBLIC = ["data", "model", "training", "evaluation", "simulation", "analysis"]
+# Rooms that use the package as its users do; experiments on the paper's network may import it too.
+CLIENTS = {"reproduce": ["geomatt.model.geometric_attention"]}
+
+
+@pytest.mark.parametrize("room", CLIENTS)
+def test_clients_import_public_names_only(room):
+    packages = [*(f"geomatt.{name}" for name in PUBLIC), *CLIENTS[room]]
+    exported = {name: set(importlib.import_module(name).__all__) for name in packages}
+    plain = {"geomatt", "geomatt.errors", "geomatt.units", "geomatt.elements"}
+    for file in sorted((SOURCE / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                used = {alias.name: set() for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                used = {node.module or "": {alias.name for alias in node.names}}
+            else:
+                continue
+            for module, names in used.items():
+                own = module == f"geomatt.{room}" or module.startswith(f"geomatt.{room}.")
+                if module.partition(".")[0] != "geomatt" or own or module in plain:
+                    continue
+                where = f"{file.relative_to(ROOT)}:{node.lineno}"
+                assert module in exported, f"{where} imports from {module}, which is not public"
+                assert names <= exported[module], f"{where}: {module} does not export {names}"
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "results").glob("*.json")), ids=lambda p: p.name)

@@ -5,13 +5,14 @@ import pytest
 import torch
 from conftest import small_network
 
-from geomatt.analysis.bonds import bond_scores
-from geomatt.data.io.readers import write
-from geomatt.data.public.embedded import ethanol
+from geomatt.analysis import bond_scores
+from geomatt.data import ethanol, write
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
-from geomatt.reproduce import Settings, bonds, get, run_experiment, silent
-from geomatt.reproduce.bonds_scores import explained_by_distance, score
+from geomatt.reproduce import ExperimentSettings, bonds, draw_figures, get, run_experiment, silent
+from geomatt.reproduce.bonds import score
+from geomatt.reproduce.inputs import MD17
+from geomatt.reproduce.pair_scores import explained_by_distance
 
 
 @pytest.fixture(scope="module")
@@ -24,15 +25,15 @@ def model():
     return Potential(small_network(orders=(2, 3), dtype=torch.float32), Normalisation())
 
 
-def test_scores_are_means_over_frames_against_one_topology(frames, model):
+def test_scores_are_means_over_frames_for_one_set_of_bonds(frames, model):
     done = []
-    found = score(model, frames, np.arange(len(frames)), done.append)
+    found = score(model.network, frames, np.arange(len(frames)), done.append)
     assert sum(done) == len(frames)
     assert found["reference_frame"] == int(frames.energies.argmin())
     assert (found["bonds"], found["pairs"]) == (8, 36)
     # On the reference frame alone the numbers are those of the analysis room.
     lowest = frames[found["reference_frame"]]
-    alone = score(model, frames, np.array([found["reference_frame"]]), lambda n: None)
+    alone = score(model.network, frames, np.array([found["reference_frame"]]), lambda n: None)
     records = model.predict([lowest], forces=False, attention=True)[0].attention
     expected = {s.label: s for s in bond_scores(records, lowest)}
     for row in alone["rows"]:
@@ -42,7 +43,7 @@ def test_scores_are_means_over_frames_against_one_topology(frames, model):
 
 
 def test_order_two_is_a_function_of_distance_and_order_three_is_not(frames, model):
-    found = score(model, frames, np.arange(len(frames)), lambda n: None)
+    found = score(model.network, frames, np.arange(len(frames)), lambda n: None)
     explained = {order: [r["explained"] for r in found["rows"] if r["order"] == order] for order in (2, 3)}
     assert min(explained[2]) > 0.98
     assert max(explained[3]) < 0.98
@@ -50,7 +51,7 @@ def test_order_two_is_a_function_of_distance_and_order_three_is_not(frames, mode
 
 
 def test_the_curve_is_the_attention_between_two_atoms(frames, model):
-    found = score(model, frames, np.array([0]), lambda n: None)
+    found = score(model.network, frames, np.array([0]), lambda n: None)
     assert len(found["curves"]["alpha"]) == model.network.config.layers
     assert len(found["curves"]["alpha"][0]) == len(found["curves"]["distance"])
 
@@ -58,21 +59,20 @@ def test_the_curve_is_the_attention_between_two_atoms(frames, model):
 def test_models_come_from_a_folder(tmp_path, frames, model, monkeypatch):
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     experiment = get("bonds")
-    settings = Settings(data_dir=tmp_path / "data", out=tmp_path / "out", models=tmp_path / "models")
+    settings = ExperimentSettings(data=tmp_path / "data", out=tmp_path / "out", models=tmp_path / "models")
+    (tmp_path / "data" / "md17").mkdir(parents=True)
+    for molecule in MD17:  # all of them ethanol
+        write(frames, tmp_path / "data" / "md17" / f"md17_{molecule}.npz")
     with pytest.raises(GeomAttError, match="geomatt reproduce table1"):
         run_experiment(experiment, settings, silent)
-    (tmp_path / "models" / "md17").mkdir(parents=True)
-    (tmp_path / "data" / "md17").mkdir(parents=True)
-    # Ethanol stands in for two molecules, so that a transfer is scored too.
-    for molecule in ("toluene", "benzene"):
+    for molecule in ("toluene", "benzene"):  # two, so that a transfer is scored
         save(model, tmp_path / "models" / "md17" / f"{molecule}.safetensors")
-        write(frames, tmp_path / "data" / "md17" / f"md17_{molecule}.npz")
     result = run_experiment(experiment, settings, silent)
     assert list(result["scored"]) == ["benzene", "toluene", "toluene → benzene"]
     assert result["settings"]["missing"][0] == "aspirin"
     names = [table.name for table in experiment.tables(result)]
     assert names == ["bonds-ap", "bonds-auroc", "bonds-distance", "bonds-transfer"]
-    drawn = experiment.figures(result, settings.figures("bonds"))
+    drawn = draw_figures(experiment, result, settings.figures("bonds"))
     assert [f.path.name for f in drawn] == [
         "bonds-benzene.png",
         "bonds-toluene.png",
@@ -82,11 +82,14 @@ def test_models_come_from_a_folder(tmp_path, frames, model, monkeypatch):
     assert str(tmp_path) not in settings.result_file("bonds").read_text()
 
 
-def test_the_quick_run_is_complete(tmp_path, monkeypatch):
-    monkeypatch.setattr(bonds, "QUICK", {**bonds.QUICK, "train": 20, "val": 10, "epochs": 2})
+def test_the_quick_run_uses_the_shipped_model(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(bonds, "QUICK_FRAMES", 5)
-    settings, experiment = Settings(quick=True, out=tmp_path), get("bonds")
+    settings, experiment = ExperimentSettings(quick=True, out=tmp_path), get("bonds")
     result = run_experiment(experiment, settings, silent)
+    assert result["models"]["ethanol"]["epochs"] == 2000
     assert experiment.tables(result)[-1].rows == [["not run"]]
-    assert "inverse distance" in experiment.summary(result)
-    assert all(f.path.is_file() for f in experiment.figures(result, settings.figures("bonds")))
+    assert "Inverse distance" in experiment.summary(result)
+    figures = draw_figures(experiment, result, settings.figures("bonds"), ("png", "svg"))
+    assert [f.path.suffix for f in figures] == [".png", ".svg"] * 2
+    assert all("5 frames" in f.caption for f in figures[:2])

@@ -2,21 +2,19 @@
 
 import numpy as np
 import pytest
-from geomatt.training.trainer import Run
 from scripts_path import load_script
 
 from geomatt.analysis import bond_matrix
-from geomatt.data.io.readers import write
-from geomatt.data.public.embedded import dimer
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data import Dataset, Structure, dimer, write
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import Settings, dna, get, run_experiment, silent
-from geomatt.reproduce.dna import Scale, segment_split
+from geomatt.reproduce import ExperimentSettings, dna, draw_figures, get, run_experiment, silent
+from geomatt.reproduce.dna import DnaSize, segment_split
 from geomatt.reproduce.dna_attention import HYDROGEN_BONDS, PAIR, decode, encode, truths
 from geomatt.reproduce.report import blocks
+from geomatt.training.run import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
-TINY = Scale(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, SMALL)
+TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, SMALL)
 GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
 CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
 BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
@@ -128,7 +126,7 @@ def test_a_trajectory_has_one_role_only():
 
 
 def test_the_experiment_measures_errors_and_bonds(tmp_path):
-    settings = Settings(quick=True, out=tmp_path / "out", parts=("fast",))
+    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast",))
     experiment = get("dna")
     result = run_experiment(experiment, settings, silent)
     assert set(result["rows"]) == {"fast"}
@@ -141,28 +139,28 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     assert 0.0 < value["untrained"]["hydrogen"] <= 1.0
     assert "dna --part paper" in blocks(experiment, result)["left"]
     assert "average precision" in experiment.summary(result)
-    figures = experiment.figures(result, settings.figures("dna"))
+    figures = draw_figures(experiment, result, settings.figures("dna"))
     assert [figure.path.name for figure in figures] == ["dna-dimer.png", "dna-pair.png", "dna-precision.png"]
     assert run_experiment(experiment, settings, silent)["rows"] == result["rows"]
     assert not list(settings.out.rglob("checkpoint.safetensors"))
 
 
-def test_the_stand_in_gives_way_to_a_file(frames, tmp_path):
-    """And says what it is; nothing trained on it is taken for a model of the file."""
+def test_a_file_is_used_instead_of_the_embedded_frames(frames, tmp_path):
+    """Models trained on the embedded frames are not taken for models of the file."""
     experiment = get("dna")
-    settings = Settings(quick=True, out=tmp_path / "out", data_dir=tmp_path, parts=("fast",))
+    settings = ExperimentSettings(quick=True, out=tmp_path / "out", data=tmp_path, parts=("fast",))
     result = run_experiment(experiment, settings, silent)
     assert result["settings"]["stand_in"]
     assert list(result["data"]) == ["embedded/dimer"]
-    assert "stand in for it" in experiment.summary(result)
-    assert "stand in for it" in experiment.tables(result)[0].note
+    assert "used instead" in experiment.summary(result)
+    assert "used instead" in experiment.tables(result)[0].note
     (tmp_path / "gfn2").mkdir()
     write(frames[::2], tmp_path / "gfn2" / "cg-cg.npz")
     real = run_experiment(experiment, settings, silent)
     assert not real["settings"]["stand_in"]
     assert list(real["data"]) == ["gfn2/cg-cg"]
     assert real["data"]["gfn2/cg-cg"]["structures"] == 35
-    assert "stand in for it" not in experiment.summary(real)
+    assert "used instead" not in experiment.summary(real)
     assert real["rows"]["fast"]["random"]["force_mae"] != result["rows"]["fast"]["random"]["force_mae"]
 
 
@@ -170,5 +168,5 @@ def test_the_stand_in_gives_way_to_a_file(frames, tmp_path):
 def test_without_its_data_it_says_how_to_make_them(tmp_path, given):
     folder = tmp_path if given else None
     with pytest.raises(GeomAttError, match=r"scripts/make_dimer\.py --out .*gfn2/cg-cg\.npz") as error:
-        run_experiment(get("dna"), Settings(out=tmp_path / "out", data_dir=folder), silent)
-    assert (str(tmp_path) if given else "--data DIR") in str(error.value)
+        run_experiment(get("dna"), ExperimentSettings(out=tmp_path / "out", data=folder), silent)
+    assert (str(tmp_path) if given else "`data`") in str(error.value)

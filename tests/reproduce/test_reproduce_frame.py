@@ -1,5 +1,6 @@
 """The frame of `geomatt reproduce`: pieces, result files, tables, pages, report, data."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -7,22 +8,12 @@ import pytest
 from typer.testing import CliRunner
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import (
-    NAMES,
-    Experiment,
-    Figure,
-    Pieces,
-    ResultTable,
-    Settings,
-    available,
-    get,
-    run_experiment,
-    silent,
-)
-from geomatt.reproduce.docs import refreshed, result_of
-from geomatt.reproduce.frame import read_json, write_json
+from geomatt.reproduce import NAMES, Experiment, ExperimentSettings, draw_figures, get, run_experiment, silent
+from geomatt.reproduce.docs import refreshed
+from geomatt.reproduce.frame import Drawing, Pieces, read_json, write_json
 from geomatt.reproduce.inputs import described, find_file, load_data
 from geomatt.reproduce.report import Section, blocks, update_page, write_report
+from geomatt.reproduce.table import ResultTable
 
 
 class Toy(Experiment):
@@ -44,11 +35,10 @@ class Toy(Experiment):
     def tables(self, result):
         return [ResultTable("toy-table", "Squares", ["x", "x²"], [["3", f"{result['value']['square']:g}"]])]
 
-    def figures(self, result, folder):
-        from matplotlib.figure import Figure as Drawing
+    def drawings(self, result):
+        from geomatt.analysis import new_figure
 
-        Drawing(figsize=(1, 1)).savefig(folder / "toy.png")
-        return [Figure(folder / "toy.png", "A caption")]
+        return [Drawing("toy", "A caption", lambda: new_figure(1, 1))]
 
     def summary(self, result):
         return f"The square is {result['value']['square']:g}."
@@ -56,18 +46,18 @@ class Toy(Experiment):
 
 def test_pieces_are_computed_once_and_again_when_their_inputs_change(tmp_path):
     Toy.calls = 0
-    settings = Settings(out=tmp_path)
+    settings = ExperimentSettings(out=tmp_path)
     first = run_experiment(Toy(), settings, silent)
     second = run_experiment(Toy(), settings, silent)
     assert Toy.calls == 1
     assert first == second == read_json(settings.result_file("toy"))
     assert first["value"] == {"square": 9.0, "list": [0, 1]}
     assert {"commits", "hardware", "seconds", "quick", "seed"} <= set(first)
-    run_experiment(Toy(), Settings(out=tmp_path, seed=1), silent)
-    quick = run_experiment(Toy(), Settings(out=tmp_path, quick=True), silent)
+    run_experiment(Toy(), ExperimentSettings(out=tmp_path, seed=1), silent)
+    quick = run_experiment(Toy(), ExperimentSettings(out=tmp_path, quick=True), silent)
     assert Toy.calls == 3
     assert quick["quick"]
-    assert settings.result_file("toy") != Settings(out=tmp_path, quick=True).result_file("toy")
+    assert settings.result_file("toy") != ExperimentSettings(out=tmp_path, quick=True).result_file("toy")
 
 
 def test_a_damaged_or_impossible_result_is_refused(tmp_path):
@@ -102,9 +92,9 @@ def test_blocks_of_a_page_are_replaced_and_nothing_else():
 
 
 def test_the_report_holds_every_section(tmp_path):
-    toy, settings = Toy(), Settings(out=tmp_path, quick=True)
+    toy, settings = Toy(), ExperimentSettings(out=tmp_path, quick=True)
     result = run_experiment(toy, settings, silent)
-    figures = toy.figures(result, settings.figures("toy"))
+    figures = draw_figures(toy, result, settings.figures("toy"))
     sections = [Section(toy, result, figures), Section(toy, None, missing="no data")]
     markdown, page = write_report(sections, tmp_path)
     text, document = markdown.read_text(), page.read_text()
@@ -123,42 +113,37 @@ def test_the_report_holds_every_section(tmp_path):
     assert blocks(toy, result, figures)["figures"] == "![A caption](figures/toy.png)"
 
 
-@pytest.mark.parametrize("name", available())
-def test_committed_pages_are_up_to_date(name, tmp_path):
+@pytest.mark.parametrize("name", NAMES)
+def test_committed_pages_are_up_to_date(name):
     root = Path(__file__).parents[2]
     page = root / "docs" / "experiments" / f"{name}.md"
-    if result_of(root, name) is None or not page.is_file():
-        pytest.skip("no committed result yet")
-    assert page.read_text(encoding="utf-8") == refreshed(root, name, tmp_path), (
-        "run: python -m geomatt.reproduce.docs"
-    )
-    for drawn in tmp_path.iterdir():
-        assert (page.parent / "figures" / drawn.name).stat().st_size < 300_000
+    text = page.read_text(encoding="utf-8")
+    assert text == refreshed(root, name), "run: python -m geomatt.reproduce.docs"
+    for figure in re.findall(r"\(figures/(.*?)\)", text):
+        assert 0 < (page.parent / "figures" / figure).stat().st_size < 300_000
 
 
 def test_data_come_from_the_folder_or_the_cache(tmp_path, monkeypatch):
-    from geomatt.data.io.readers import write
-    from geomatt.data.public.embedded import ethanol
+    from geomatt.data import ethanol, write
 
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     (tmp_path / "md17").mkdir()
     frames = ethanol()[:3]
     write(frames, tmp_path / "md17" / "md17_ethanol.npz")
-    settings = Settings(data_dir=tmp_path)
+    settings = ExperimentSettings(data=tmp_path)
     found = load_data(settings, "md17/ethanol")
     assert described(found)["file"] == "md17_ethanol.npz"
     assert str(tmp_path) not in str(described(found))
     with pytest.raises(GeomAttError, match="geomatt data get md17/benzene"):
         find_file(tmp_path, "md17/benzene")
     with pytest.raises(GeomAttError, match="geomatt data get md17/aspirin"):
-        load_data(Settings(), "md17/aspirin")
-    with pytest.raises(GeomAttError, match="--data DIR"):
-        load_data(Settings(), "gfn2/cg-cg")
+        load_data(ExperimentSettings(), "md17/aspirin")
+    with pytest.raises(GeomAttError, match="`data`"):
+        load_data(ExperimentSettings(), "gfn2/cg-cg")
 
 
 def test_registered_experiments_are_complete():
-    assert set(available()) <= set(NAMES)
-    for name in available():
+    for name in NAMES:
         experiment = get(name)
         assert experiment.name == name
         assert experiment.title
@@ -170,7 +155,7 @@ def test_registered_experiments_are_complete():
 def test_the_command_shows_writes_and_reports(tmp_path, monkeypatch):
     from geomatt.cli import app
 
-    monkeypatch.setattr("geomatt.reproduce.available", lambda: ["toy"])
+    monkeypatch.setattr("geomatt.cli.reproduce.NAMES", ["toy"])
     monkeypatch.setattr("geomatt.reproduce.get", lambda name: Toy())
     runner = CliRunner()
     for name in ("toy", "all"):
@@ -188,7 +173,7 @@ def test_the_command_goes_on_when_one_experiment_lacks_its_data(tmp_path, monkey
         def run(self, settings, progress):
             raise GeomAttError("get the data first")
 
-    monkeypatch.setattr("geomatt.reproduce.available", lambda: ["lacking", "toy"])
+    monkeypatch.setattr("geomatt.cli.reproduce.NAMES", ["lacking", "toy"])
     monkeypatch.setattr("geomatt.reproduce.get", lambda name: Lacking() if name == "lacking" else Toy())
     answer = CliRunner().invoke(app, ["reproduce", "all", "--out", str(tmp_path)])
     assert answer.exit_code == 1

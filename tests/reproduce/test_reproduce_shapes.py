@@ -6,11 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from geomatt.reproduce import Settings, get, run_experiment, silent
+from geomatt.reproduce import ExperimentSettings, draw_figures, get, run_experiment, silent
 from geomatt.reproduce.shapes import DEGENERATE, separating_order
 from geomatt.reproduce.shapes_networks import MESSAGE_PASSING, make_step, standardised
 from geomatt.reproduce.shapes_pairs import even_triangle, pairs
-from geomatt.reproduce.shapes_training import Setup, balanced_order, gaps, rotation, shapes, train_classifiers
+from geomatt.reproduce.shapes_training import (
+    ClassifierSetup,
+    balanced_order,
+    gaps,
+    rotation,
+    shapes,
+    train_classifiers,
+)
 
 PAIRS = {pair.name: pair for pair in pairs()}
 
@@ -83,18 +90,18 @@ def test_classifiers_learn_what_has_a_gap():
     assert (order.view(-1, 2) % 2).tolist() == [[0, 1]] * 4
     two = [PAIRS["2body_dojo"], PAIRS["3body_fig1a_circle"]]
     calls = []
-    angle, dihedral = train_classifiers("k = 3", two, Setup(2, 4, 10, 5), 0, calls.append)
+    angle, dihedral = train_classifiers("k = 3", two, ClassifierSetup(2, 4, 10, 5), 0, calls.append)
     assert [o["accuracy"] for o in angle] == [1.0, 1.0]
     assert all(o["accuracy"] < 0.9 for o in dihedral)
     assert sum(calls) == 5
 
 
 def test_the_quick_run_is_complete(tmp_path):
-    settings = Settings(quick=True, out=tmp_path)
+    settings = ExperimentSettings(quick=True, out=tmp_path)
     result = run_experiment(get("shapes"), settings, silent)
     assert {name: separating_order(item) for name, item in result["pairs"].items()} == {
         name: pair.expected for name, pair in PAIRS.items()
     }
     assert len(get("shapes").tables(result)) == 2
-    assert all(f.path.is_file() for f in get("shapes").figures(result, settings.figures("shapes")))
+    assert all(f.path.is_file() for f in draw_figures(get("shapes"), result, settings.figures("shapes")))
     assert f"{len(PAIRS)} of {len(PAIRS)}" in get("shapes").summary(result)

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from geomatt.data.public.embedded import ethanol
-from geomatt.reproduce import Settings, get, run_experiment, silent
+from geomatt.data import ethanol
+from geomatt.reproduce import ExperimentSettings, draw_figures, get, run_experiment, silent
 from geomatt.reproduce.theory_measures import (
     diatomic,
     morse,
@@ -61,8 +61,8 @@ def test_symmetries_hold_in_both_precisions():
 
 
 def test_the_quick_run_is_complete(tmp_path):
-    settings, experiment = Settings(quick=True, out=tmp_path), get("theory")
+    settings, experiment = ExperimentSettings(quick=True, out=tmp_path), get("theory")
     result = run_experiment(experiment, settings, silent)
     assert len(experiment.tables(result)) == 4
-    assert all(f.path.is_file() for f in experiment.figures(result, settings.figures("theory")))
+    assert all(f.path.is_file() for f in draw_figures(experiment, result, settings.figures("theory")))
     assert "plain self-attention" in experiment.summary(result)

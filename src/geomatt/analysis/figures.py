@@ -10,18 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis.bonds import COVALENT_RADII, bond_scores, symmetrised
+from geomatt.analysis.bonds import bond_scores, symmetrised
+from geomatt.analysis.drawing import (
+    FAINT,
+    INK,
+    figure_path,
+    frame_cells,
+    label_atoms,
+    new_figure,
+    save_figure,
+    show_matrix,
+    style,
+)
 from geomatt.analysis.projection import flat_view
 from geomatt.data.bonds import bond_matrix, distances
-from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.structures import Structure
-from geomatt.elements import formula, symbols
+from geomatt.elements import COVALENT_RADII, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord
 
 Records = Sequence[AttentionRecord[np.ndarray]]
 
-INK, FAINT, DIAGONAL = "#22252b", "#8a8f98", "#e4e6ea"
 FOUND, WRONG, MISSED = "#1b7f5c", "#d9782d", "#9aa0a8"
 ATOM_FILL = {
     1: "#ffffff",
@@ -34,16 +43,7 @@ ATOM_FILL = {
     17: "#43b45c",
 }
 LIGHT_FILL = {1, 9, 16}  # elements whose symbol is written in dark letters
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
+DPI = 200
 
 
 def attention_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
@@ -52,14 +52,14 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
     Each matrix is scaled by its largest off-diagonal magnitude; frames mark covalent bonds, and AP is the
     average precision with which the matrix ranks them. The suffix of `path` decides: png, pdf, svg.
     """
-    target, streams = _target(path), _streams(records)
+    target, streams = figure_path(path), _streams(records)
     layers = max(len(stream) for stream in streams)
     bonded = bond_matrix(structure)
     precision = _precision(records, structure)
     rows = max(len(streams), 2)
-    with _style():
+    with style():
         size = 2.05 + 0.012 * len(structure)
-        figure = _figure(size * (layers + 1) + 0.6, size * 1.06 * rows + 0.8)
+        figure = new_figure(size * (layers + 1) + 0.6, size * 1.06 * rows + 0.8, DPI)
         axes = figure.subplots(rows, layers + 1, squeeze=False)
         image: Any = None
         for row in range(rows):
@@ -80,7 +80,7 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
         )
         bar.outline.set_linewidth(0.5)
         figure.suptitle(_chemical(structure), fontsize=10)
-        return _write(figure, target)
+        return save_figure(figure, target)
 
 
 def molecule_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
@@ -89,14 +89,14 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
     As many pairs are drawn as there are bonds, from the layer of each order that ranks bonds best; the
     width of a line follows |α|, averaged over both directions.
     """
-    target, streams = _target(path), _streams(records)
+    target, streams = figure_path(path), _streams(records)
     bonded = bond_matrix(structure)
     flat = flat_view(structure.positions)  # (N, 3), the last is the depth
     precision = _precision(records, structure)
     best = [max(stream, key=lambda record: precision[record.label] or 0.0) for stream in streams]
     extent = np.ptp(flat[:, :2], axis=0) + 1.2
-    with _style():
-        figure = _figure(2.75 * (len(best) + 1), 2.75 * min(extent[1] / extent[0], 1.5) + 0.85)
+    with style():
+        figure = new_figure(2.75 * (len(best) + 1), 2.75 * min(extent[1] / extent[0], 1.5) + 0.85, DPI)
         axes = figure.subplots(1, len(best) + 1, squeeze=False)[0]
         pairs = np.argwhere(np.triu(bonded))
         for i, j in pairs:
@@ -108,61 +108,29 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
         for axis in axes:
             _draw_atoms(axis, structure, flat)
         _legend(figure)
-        return _write(figure, target)
+        return save_figure(figure, target)
 
 
 def _draw_attention(axis: Any, record: AttentionRecord, structure: Structure, bonded: np.ndarray) -> Any:
     matrix = record.matrix.astype(np.float64)
     beside = ~np.eye(len(matrix), dtype=bool)
     largest = np.abs(matrix[beside]).max(initial=0.0) or 1.0
-    image = _show(axis, np.ma.masked_array(matrix / largest, ~beside), "RdBu_r", -1.0, 1.0)
-    _frame_bonds(axis, bonded)
-    _label_atoms(axis, structure)
+    image = show_matrix(axis, matrix / largest, "RdBu_r", -1.0, 1.0)
+    frame_cells(axis, np.argwhere(bonded), width=min(0.9, 14.0 / len(bonded)))
+    label_atoms(axis, symbols(structure.numbers))
     return image
 
 
 def _draw_references(figure: Any, above: Any, below: Any, structure: Structure, bonded: np.ndarray) -> None:
-    between = distances(structure)
-    image = _show(above, np.ma.masked_array(between, np.eye(len(between), dtype=bool)), "viridis_r")
+    image = show_matrix(above, distances(structure), "viridis_r")
     inset = above.inset_axes((1.04, 0.0, 0.05, 1.0))
     bar = figure.colorbar(image, cax=inset)
     bar.outline.set_linewidth(0.5)
     above.set_title("distance (Å)")
-    kinds = np.ma.masked_array(bonded.astype(float), np.eye(len(bonded), dtype=bool))
-    _show(below, kinds, "Greys", 0.0, 1.25)
+    show_matrix(below, bonded.astype(float), "Greys", 0.0, 1.25)
     below.set_title("covalent bonds")
     for axis in (above, below):
-        _label_atoms(axis, structure)
-
-
-def _show(
-    axis: Any, matrix: np.ndarray, colours: str, low: float | None = None, high: float | None = None
-) -> Any:
-    """A matrix as an image with a grey diagonal: an atom's attention to itself has another scale."""
-    import matplotlib
-
-    colour_map = matplotlib.colormaps[colours].with_extremes(bad=DIAGONAL)
-    return axis.imshow(matrix, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest")
-
-
-def _frame_bonds(axis: Any, bonded: np.ndarray) -> None:
-    from matplotlib.collections import PatchCollection
-    from matplotlib.patches import Rectangle
-
-    cells = [Rectangle((j - 0.5, i - 0.5), 1, 1) for i, j in np.argwhere(bonded)]
-    width = min(0.9, 14.0 / len(bonded))
-    axis.add_collection(PatchCollection(cells, facecolor="none", edgecolor=INK, linewidth=width))
-
-
-def _label_atoms(axis: Any, structure: Structure) -> None:
-    """Element symbols along both sides; only every so many atoms where there is no room for all."""
-    stride = -(-len(structure) // 36)
-    ticks = np.arange(0, len(structure), stride)
-    names = [symbols(structure.numbers)[i] + (str(i) if stride > 1 else "") for i in ticks]
-    size = 7 if len(ticks) <= 16 else 5
-    axis.set_xticks(ticks, names, fontsize=size, rotation=90 if stride > 1 else 0)
-    axis.set_yticks(ticks, names, fontsize=size)
-    axis.tick_params(length=0, pad=2)
+        label_atoms(axis, symbols(structure.numbers))
 
 
 def _draw_strongest(axis: Any, record: AttentionRecord, bonded: np.ndarray, flat: np.ndarray) -> int:
@@ -248,33 +216,3 @@ def _streams(records: Records) -> list[list[AttentionRecord]]:
     for record in records:
         streams.setdefault((record.order, record.head), []).append(record)
     return [sorted(stream, key=lambda r: r.layer) for stream in streams.values()]
-
-
-def _style() -> Any:
-    import matplotlib
-
-    return matplotlib.rc_context(STYLE)
-
-
-def _figure(width: float, height: float) -> Any:
-    """A figure of its own, outside pyplot: nothing to close, and no display needed."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), dpi=200, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _target(path: str | os.PathLike[str]) -> Path:
-    """Refuse a place or a format that cannot be written before the work of drawing."""
-    target = require_writable(Path(path))
-    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
-    return target
-
-
-def _write(figure: Any, target: Path) -> Path:
-    with atomic_output(target) as temporary:
-        figure.savefig(temporary, format=target.suffix[1:].lower())
-    return target

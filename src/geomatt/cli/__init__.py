@@ -35,7 +35,8 @@ for _module in COMMANDS:
 def with_flags(message: str) -> str:
     """A message of the lower rooms with settings, `name`, as the options of the command line."""
     known = {**flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
-             "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements"}  # fmt: skip
+             "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements",
+             "models": "--models"}  # fmt: skip
 
     def flag(match: re.Match[str]) -> str:
         name, off = match.groups()

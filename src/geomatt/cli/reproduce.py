@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from geomatt.cli.console import console, output, progress_bar
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import NAMES, Settings
+from geomatt.reproduce import NAMES, ExperimentSettings
 
 if TYPE_CHECKING:
     from geomatt.reproduce import Experiment
@@ -33,81 +34,75 @@ def reproduce(
     ] = False,
     data: Annotated[
         Path | None,
-        typer.Option("--data", help="Folder with md17/, gfn2/ ...; without it, the download cache."),
+        typer.Option("--data", help="Folder with md17/, gfn2/ ...; the download cache by default."),
     ] = None,
     out: Annotated[Path, typer.Option("--out", help="Folder for results, figures and report.")] = Path(
         "runs/reproduce"
     ),
     models: Annotated[
-        Path | None, typer.Option("--models", help="Folder of trained models, for bonds: md17/aspirin ...")
+        Path | None,
+        typer.Option(
+            "--models",
+            help="Folder of trained models for bonds (md17/aspirin ...); those shipped by default.",
+        ),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
     budget: Annotated[
         float | None,
-        typer.Option("--budget", min=0, help="Seconds to train for; the next call goes on. 0: only report."),
+        typer.Option(
+            "--budget", min=0, help="Stop after so many seconds; the next call continues. 0: only report."
+        ),
     ] = None,
     part: Annotated[
         list[str] | None, typer.Option("--part", help="Only this part of the work (repeatable).")
     ] = None,
-    pack: Annotated[
-        Path | None, typer.Option("--pack", help="Then pack what is new under --out into PACK-1.tar ...")
-    ] = None,
-    unpack: Annotated[
-        list[Path] | None, typer.Option("--unpack", help="First unpack such a file into --out (repeatable).")
+    figures: Annotated[
+        Path | None, typer.Option("--figures", help="Folder for the figures as PDF and SVG too.")
     ] = None,
 ) -> None:
-    """Repeat an experiment of the paper: a table beside the published numbers, figures, a result file.
+    """Repeat an experiment of the paper: tables with the published numbers, figures, a result file.
 
-    What was computed before with the same settings is not computed again, so a run that was broken off
-    continues with the same command. --pack and --unpack carry results, models and checkpoints to another
-    machine; without a NAME they are all that is done.
+    Finished work is not computed again with the same settings, so an interrupted run continues with the same
+    command; copy the folder --out to continue on another machine.
     """
-    from geomatt.reproduce.packing import pack_results, unpack_results
-
-    for file in unpack or []:
-        console.print(f"{unpack_results(file, out)} files from {file} into {out}", highlight=False)
-    try:
-        if name:
-            deadline = None if budget is None else time.monotonic() + budget
-            settings = Settings(device, quick, data, out, seed, models, deadline, tuple(part or ()))
-            _reproduce(name, settings)
-        elif not (pack or unpack):
-            raise GeomAttError(f"Which experiment? Choose from: {', '.join(NAMES)}, all.")
-    finally:
-        if pack is not None:
-            for volume in pack_results(out, pack):
-                console.print(f"packed {volume}", highlight=False, soft_wrap=True)
+    if not name:
+        raise GeomAttError(f"Which experiment? Choose from: {', '.join(NAMES)}, all.")
+    deadline = None if budget is None else time.monotonic() + budget
+    settings = ExperimentSettings(device, quick, data, out, seed, models, deadline, tuple(part or ()))
+    _reproduce(name, settings, figures)
 
 
-def _reproduce(name: str, settings: Settings) -> None:
+def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> None:
     """Run one experiment, or all of them and write the report."""
-    from geomatt.model.files import check_device
-    from geomatt.reproduce import available, get
-    from geomatt.reproduce.report import write_report
+    from geomatt.model import check_device
+    from geomatt.reproduce import get
+    from geomatt.reproduce.report import Section, write_report
 
     check_device(settings.device)
-    if settings.data_dir is not None and not settings.data_dir.is_dir():
-        raise GeomAttError(f"There is no folder {settings.data_dir}.")
-    quick = settings.quick
+    if settings.data is not None and not settings.data.is_dir():
+        raise GeomAttError(f"There is no folder {settings.data}.")
+    if vector is not None:
+        vector.mkdir(parents=True, exist_ok=True)
     if name != "all":
         _check_parts(get(name), settings)
-        section = _run(get(name), settings)
-        assert section.result is not None
-        _show(section)
+        _show(_run(get(name), settings, vector))
         output.print(
             f"result   {settings.result_file(name)}\nfigures  {settings.figures(name)}\n"
-            f"next     geomatt reproduce all{' --quick' if quick else ''}",
+            f"next     geomatt reproduce all{' --quick' if settings.quick else ''}",
             highlight=False,
             soft_wrap=True,
         )
         return
     sections = []
-    for each in available():
+    for each in NAMES:
         try:
-            sections.append(_run(get(each), settings))
-        except GeomAttError as error:  # one experiment without its data does not stop the others
-            console.print(f"[bold red]{each}:[/] {error}", highlight=False, soft_wrap=True)
-            sections.append(_absent(get(each), str(error)))
+            sections.append(_run(get(each), settings, vector))
+        except GeomAttError as error:  # missing data for one experiment do not stop the others
+            from geomatt.cli import with_flags
+
+            message = with_flags(str(error))
+            console.print(f"[bold red]{each}:[/] {escape(message)}", highlight=False, soft_wrap=True)
+            sections.append(Section(get(each), None, missing=message))
         else:
             _show(sections[-1])
     markdown, page = write_report(sections, settings.out)
@@ -116,27 +111,23 @@ def _reproduce(name: str, settings: Settings) -> None:
         raise typer.Exit(1)
 
 
-def _check_parts(experiment: Experiment, settings: Settings) -> None:
+def _check_parts(experiment: Experiment, settings: ExperimentSettings) -> None:
     unknown = [part for part in settings.parts if part not in experiment.parts]
     if unknown:
         known = f"Its parts are: {', '.join(experiment.parts)}." if experiment.parts else "It has no parts."
         raise GeomAttError(f"{experiment.name} has no part {', '.join(unknown)}. {known}")
 
 
-def _run(experiment: Experiment, settings: Settings) -> Section:
-    """Run an experiment and draw its figures."""
-    from geomatt.reproduce import run_experiment
+def _run(experiment: Experiment, settings: ExperimentSettings, vector: Path | None) -> Section:
+    """Run an experiment and draw its figures, with `vector` into that folder as PDF and SVG too."""
+    from geomatt.reproduce import draw_figures, run_experiment
     from geomatt.reproduce.report import Section
 
     console.print(f"[bold]{experiment.name}[/]: {experiment.description}", highlight=False, soft_wrap=True)
     result = run_experiment(experiment, settings, progress_bar)
-    return Section(experiment, result, experiment.figures(result, settings.figures(experiment.name)))
-
-
-def _absent(experiment: Experiment, why: str) -> Section:
-    from geomatt.reproduce.report import Section
-
-    return Section(experiment, None, missing=why)
+    if vector is not None:
+        draw_figures(experiment, result, vector, ("pdf", "svg"))
+    return Section(experiment, result, draw_figures(experiment, result, settings.figures(experiment.name)))
 
 
 def _show(section: Section) -> None:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from geomatt.cache import cache_directory
 from geomatt.data.checks import check_labels
-from geomatt.data.files import atomic_output, require_writable
+from geomatt.data.files import atomic_output, require_writable, sha256
 from geomatt.data.io.readers import read, report_unit, write
 from geomatt.data.joining import concatenate
 from geomatt.data.outliers import drop_outliers, find_outliers
 from geomatt.data.public.catalogue import CATALOGUE, find_entry, locate
 from geomatt.data.public.download import fetch
-from geomatt.data.public.embedded import ethanol
+from geomatt.data.public.embedded import dimer, ethanol
 from geomatt.data.splits import (
     Split,
     blocked_split,
@@ -38,6 +38,7 @@ __all__ = [
     "check_labels",
     "collate",
     "concatenate",
+    "dimer",
     "drop_outliers",
     "ethanol",
     "fetch",
@@ -49,6 +50,7 @@ __all__ = [
     "read",
     "report_unit",
     "require_writable",
+    "sha256",
     "split_from_files",
     "split_in_order",
     "write",

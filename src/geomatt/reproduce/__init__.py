@@ -1,23 +1,26 @@
-"""The paper's experiments, each one command: `geomatt reproduce NAME`.
+"""The paper's experiments, one command each: `geomatt reproduce NAME`.
 
-`frame.py` says what an experiment is; every other module named in `registry.py` is one. Nothing heavy is
-imported here: an experiment is imported when it is asked for.
+`frame.py` defines what an experiment is; the module of the same name holds each experiment as `EXPERIMENT`
+and is imported when it is asked for.
 """
 
-from geomatt.reproduce.frame import Experiment, Figure, Pieces, Progress, Settings, run_experiment, silent
-from geomatt.reproduce.registry import NAMES, available, get
-from geomatt.reproduce.table import ResultTable
+from __future__ import annotations
 
-__all__ = [
-    "NAMES",
-    "Experiment",
-    "Figure",
-    "Pieces",
-    "Progress",
-    "ResultTable",
-    "Settings",
-    "available",
-    "get",
-    "run_experiment",
-    "silent",
-]
+import importlib
+
+from geomatt.errors import GeomAttError
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, draw_figures, run_experiment, silent
+
+__all__ = ["NAMES", "Experiment", "ExperimentSettings", "draw_figures", "get", "run_experiment", "silent"]
+
+# In the order of the report.
+NAMES = ("table1", "table2", "table3", "shapes", "bonds", "dna", "theory")
+
+
+def get(name: str) -> Experiment:
+    """The experiment called `name`."""
+    if name not in NAMES:
+        raise GeomAttError(f"There is no experiment {name!r}. Choose from: {', '.join(NAMES)}, all.")
+    experiment = importlib.import_module(f"geomatt.reproduce.{name}").EXPERIMENT
+    assert isinstance(experiment, Experiment)
+    return experiment

@@ -1,32 +1,33 @@
-"""Training that ends when the time is up, as it would at Ctrl-C: saved, and ready to go on."""
+"""Training that stops at the deadline of an experiment, saved and ready to continue."""
 
 from __future__ import annotations
 
-import signal
-import threading
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Sequence
 
-from geomatt.reproduce.frame import Settings
-from geomatt.training import Interrupted, Progress
+from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
+from geomatt.training import Interrupted, Job, TrainProgress, TrainResult, train_together
 
-STEPS = 1000  # of the bar that shows a whole training run
+STEPS = 1000  # of the progress bar of a training run
+CHECKPOINT = "checkpoint.safetensors"  # in the folder of a run; removed when the run is finished
 
 
-def stop_at_deadline(settings: Settings, advance: Callable[[int], None]) -> Callable[[Progress], None]:
-    """A trainer's callback that moves a bar of `STEPS` and asks for a stop once at the deadline."""
-    shown, asked = 0, False
+def train_jobs(
+    settings: ExperimentSettings, progress: ProgressBar, title: str, jobs: Sequence[Job]
+) -> list[TrainResult] | None:
+    """Train models side by side, or continue; None if the deadline passed before they were finished."""
+    shown = 0
+    with progress(title, STEPS) as advance:
 
-    def tell(progress: Progress) -> None:
-        nonlocal shown, asked
-        reached = int(STEPS * progress.fraction)
-        advance(max(0, reached - shown))
-        shown = max(shown, reached)
-        if settings.out_of_time and not asked:
-            asked = True
-            if threading.current_thread() is threading.main_thread():
-                signal.raise_signal(signal.SIGINT)  # the trainer finishes its segment, saves and stops
-            else:  # no signals there: lose what came after the last checkpoint
-                raise Interrupted(Path(settings.out), progress.epoch, signal.SIGINT)
+        def report(state: TrainProgress) -> bool:
+            nonlocal shown
+            reached = max(shown, int(STEPS * state.fraction))
+            advance(reached - shown)
+            shown = reached
+            return settings.out_of_time
 
-    return tell
+        try:
+            return train_together(jobs, resume=True, callback=report, checkpoint_every=60.0)
+        except Interrupted as stop:
+            if stop.signal_number:  # the user's, not ours
+                raise
+            return None

@@ -1,4 +1,4 @@
-"""What the attention in two stacked cytosine–guanine pairs knows of covalent and of hydrogen bonds."""
+"""Covalent and hydrogen bonds in the attention of two stacked cytosine–guanine pairs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import attention, average_precision, bond_matrix, distances
-from geomatt.analysis.bonds import symmetrised
-from geomatt.data.structures import Dataset
+from geomatt.analysis import average_precision, bond_matrix
+from geomatt.data import Dataset
 from geomatt.errors import GeomAttError
-from geomatt.model.potential import Potential
+from geomatt.model import Network
+from geomatt.reproduce.pair_scores import pair_strengths
 
 PAIR = 29  # atoms of a base pair: guanine 0-15, cytosine 16-28; the second pair follows
 GUANINE = 16
@@ -27,13 +27,13 @@ KINDS = {
 
 
 def truths(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """By kind, which pairs (N, N) take part (upper triangle) and which of them are true.
+    """By kind: the pairs (N, N) that take part (upper triangle), and those of them that are bonds.
 
-    Covalent bonds are those of the frame of lowest energy: the topology, not the frame that is scored.
+    Covalent bonds are those of the frame of lowest energy, not those of the scored frame.
     """
     if len(dataset[0]) != ATOMS or dataset.energies is None:
         raise GeomAttError(
-            f"The data must hold labelled frames of {ATOMS} atoms: two cytosine–guanine pairs."
+            f"The data must contain labelled frames of {ATOMS} atoms: two cytosine–guanine pairs."
         )
     relaxed = dataset[int(np.argmin(dataset.energies))]
     upper = np.triu(np.ones((ATOMS, ATOMS), dtype=bool), 1)
@@ -50,56 +50,57 @@ def truths(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     }
 
 
-def chances(dataset: Dataset) -> dict[str, float]:
-    """The precision of guessing: the share of true pairs among those that take part."""
-    return {kind: float(true.sum() / pairs.sum()) for kind, (pairs, true) in truths(dataset).items()}
-
-
 def score(
-    model: Potential, frames: Dataset, truth_from: Dataset, advance: Callable[[int], None]
+    network: Network,
+    frames: Dataset,
+    truth_from: Dataset,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Average precision of every attention matrix over the frames, and the mean matrices."""
-    kinds = truths(truth_from)
-    found: dict[str, dict[str, list[float]]] = {}
-    sums: dict[str, np.ndarray] = {}
-    for start in range(0, len(frames), 16):
-        part = frames[start : start + 16]
-        for structure, records in zip(part, attention(model, part, batch_size=16), strict=True):
-            matrices = {r.label: symmetrised(r.matrix.astype(np.float64)) for r in records}
-            matrices[CONTROL] = 1.0 / (distances(structure) + np.eye(ATOMS)) - np.eye(ATOMS)
-            for label, matrix in matrices.items():
-                for kind, (pairs, true) in kinds.items():
-                    precision = average_precision(true[pairs], matrix[pairs])
-                    found.setdefault(label, {}).setdefault(kind, []).append(precision)
-                sums[label] = sums.get(label, 0.0) + matrix
-        advance(len(part))
+    upper = np.triu_indices(ATOMS, 1)
+    kinds = {kind: (pairs[upper], true[upper]) for kind, (pairs, true) in truths(truth_from).items()}
+    found = pair_strengths(network, frames, advance)
+    ranked = {r.label: found.strength[:, i] for i, r in enumerate(found.records)}
+    ranked[CONTROL] = 1.0 / found.distance
+
+    def precision(values: np.ndarray, pairs: np.ndarray, true: np.ndarray) -> list[float]:
+        each = [average_precision(true[pairs], frame[pairs]) for frame in values]
+        return [float(np.mean(each)), float(np.std(each))]
+
     return {
         "frames": len(frames),
-        "chance": chances(truth_from),
+        "chance": {kind: float(true.sum() / pairs.sum()) for kind, (pairs, true) in kinds.items()},
         "precision": {
-            label: {kind: [float(np.mean(v)), float(np.std(v))] for kind, v in values.items()}
-            for label, values in found.items()
+            label: {kind: precision(values, *both) for kind, both in kinds.items()}
+            for label, values in ranked.items()
         },
-        "matrices": {label: encode(total / len(frames)) for label, total in sums.items()},
-        "bonds": np.argwhere(kinds["covalent"][1]),
+        "matrices": {label: encode(_square(values.mean(0))) for label, values in ranked.items()},
+        "bonds": np.column_stack(upper)[kinds["covalent"][1]],
     }
 
 
+def _square(values: np.ndarray) -> np.ndarray:
+    """A symmetric matrix from its values above the diagonal."""
+    matrix = np.zeros((ATOMS, ATOMS))
+    matrix[np.triu_indices(ATOMS, 1)] = values
+    return matrix + matrix.T
+
+
 def encode(matrix: np.ndarray) -> dict[str, Any]:
-    """A matrix without negative entries as text, in 255 steps: enough for a picture, small in JSON."""
+    """A matrix without negative entries as text, in 255 steps: enough for a figure, and small."""
     largest = float(matrix.max()) or 1.0
     steps = np.round(matrix / largest * 255).astype(np.uint8)
     return {"size": len(matrix), "largest": largest, "uint8": base64.b64encode(steps.tobytes()).decode()}
 
 
 def decode(stored: Mapping[str, Any]) -> np.ndarray:
-    """The matrix, with its largest entry as one."""
+    """The matrix, divided by its largest entry."""
     steps = np.frombuffer(base64.b64decode(stored["uint8"]), dtype=np.uint8)
     return steps.reshape(stored["size"], stored["size"]) / 255.0
 
 
 def strongest(precision: Mapping[str, Mapping[str, Sequence[float]]], kind: str) -> tuple[str, float]:
-    """Which attention matrix finds a kind of bond best, and how well."""
+    """The attention matrix that finds a kind of bond best, and its precision."""
     own = {label: values[kind][0] for label, values in precision.items() if label != CONTROL}
     label = max(own, key=lambda name: own[name])
     return label, own[label]

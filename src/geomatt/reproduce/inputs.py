@@ -1,93 +1,86 @@
-"""The data an experiment needs: from a folder the user names, or from the download cache."""
+"""The data of an experiment, from a folder the user names or from the download cache."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.files import sha256
-from geomatt.data.io.readers import read
-from geomatt.data.public.catalogue import find_entry
-from geomatt.data.structures import Dataset
+from geomatt.data import Dataset, find_entry, read, sha256
 from geomatt.errors import GeomAttError
-from geomatt.reproduce.frame import Settings
+from geomatt.reproduce.frame import ExperimentSettings
 
 # The molecules of the paper's tables, in their order.
 MD17 = (
-    "aspirin",
-    "benzene",
-    "ethanol",
-    "malonaldehyde",
-    "naphthalene",
-    "salicylic_acid",
-    "toluene",
-    "uracil",
+    "aspirin", "benzene", "ethanol", "malonaldehyde", "naphthalene", "salicylic_acid", "toluene", "uracil",
+)  # fmt: skip
+STAND_IN = (
+    "**MD17 was not found: the package's own ethanol data (GFN2-xTB) are used instead**, so these numbers "
+    "cannot be compared with published ones."
 )
-
-# How data are made that nobody offers for download; {} is the file to be written.
+# How to make data that cannot be downloaded; {} is the file to write.
 MADE = {"gfn2/cg-cg": "python scripts/make_dimer.py --out {} (in the repository; 1.5 hours on one core)"}
 
 
-def load_data(settings: Settings, name: str) -> Dataset:
+def load_data(settings: ExperimentSettings, name: str) -> Dataset:
     """The data set `name`, such as md17/aspirin or gfn2/cg-cg."""
+    if settings.data is not None:
+        return read(find_file(settings.data, name))
     entry = find_entry(name)
-    if settings.data_dir is None:
-        if entry is None:
-            raise GeomAttError(
-                f"{name} cannot be downloaded.{_how_to_make(name, Path('DIR'))} "
-                f"Name the folder that holds {name}.npz with --data DIR."
-            )
-        return read(entry.name)  # says which command fetches it where it is missing
-    return read(find_file(settings.data_dir, name))
+    if entry is None:
+        raise GeomAttError(
+            f"{name} cannot be downloaded.{_how_to_make(name, Path('DIR'))} "
+            f"Give the folder that contains {name}.npz as `data`."
+        )
+    return read(entry.name)  # if it is missing, the error names the command that downloads it
+
+
+def load_or_embedded(
+    settings: ExperimentSettings, names: Sequence[str], embedded: str
+) -> tuple[dict[str, Dataset], bool]:
+    """Data sets by name, and False; for a quick run without them the embedded one, and True."""
+    try:
+        return {name: load_data(settings, name) for name in names}, False
+    except GeomAttError:
+        if not settings.quick:
+            raise
+    return {embedded: read(embedded)}, True
+
+
+def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
+    """The eight molecules, or for a quick run without them the embedded ethanol and True."""
+    found, stand_in = load_or_embedded(settings, [f"md17/{m}" for m in MD17], "embedded/ethanol")
+    return {name.rpartition("/")[2]: dataset for name, dataset in found.items()}, stand_in
 
 
 def find_file(folder: Path, name: str) -> Path:
-    """The file of data set `name` under `folder`: md17/md17_aspirin.npz, md17_aspirin.npz, gfn2/cg-cg.npz."""
-    found = _look(folder, name)
-    if found is not None:
-        return found
-    entry = find_entry(name)
-    get = f" Get it with: geomatt data get {entry.name}, and leave --data away." if entry else ""
-    missing = f"{folder} holds no {name}: looked for {', '.join(_file_names(name))}."
-    raise GeomAttError(missing + get + _how_to_make(name, folder))
-
-
-def has_file(settings: Settings, name: str) -> bool:
-    """Whether the user's folder holds data set `name`."""
-    return settings.data_dir is not None and _look(settings.data_dir, name) is not None
-
-
-def _look(folder: Path, name: str) -> Path | None:
-    for file in _file_names(name):
-        for place in (folder / name.rpartition("/")[0], folder):
-            if (place / file).is_file():
-                return place / file
-    return None
-
-
-def _file_names(name: str) -> list[str]:
-    """What the file of a data set may be called."""
+    """The file of data set `name` below `folder`: md17/md17_aspirin.npz, md17_aspirin.npz, gfn2/cg-cg.npz."""
     collection, _, molecule = name.rpartition("/")
     entry = find_entry(name)
     names = [f"{collection}_{molecule}.npz", f"{molecule}.npz"]
     if entry is not None:
         names += [entry.filename, *(f"{collection}_{alias}.npz" for alias in entry.aliases)]
-    return list(dict.fromkeys(names))
+    names = list(dict.fromkeys(names))
+    for file in names:
+        for place in (folder / collection, folder):
+            if (place / file).is_file():
+                return place / file
+    get = f" Download it with: geomatt data get {entry.name}, and leave out `data`." if entry else ""
+    missing = f"{folder} contains no {name}: looked for {', '.join(names)}."
+    raise GeomAttError(missing + get + _how_to_make(name, folder))
 
 
 def _how_to_make(name: str, folder: Path) -> str:
-    """What to do about data that can only be made, or nothing."""
     return f" Make it with: {MADE[name].format(folder / f'{name}.npz')}." if name in MADE else ""
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
-    """What a result says about data: enough to know it again, and nothing about the user's folders."""
-    path = dataset.origin.get("path", "")
-    result: dict[str, Any] = {
+    """What a result records about its data: enough to recognise them, nothing about the user's folders."""
+    path = Path(dataset.origin.get("path", ""))
+    file = {"file": path.name, "sha256": sha256(path)} if path.is_file() else {}
+    return {
         "name": dataset.name,
         "structures": len(dataset),
         "fingerprint": dataset.fingerprint(),
+        **file,
     }
-    if path and Path(path).is_file():
-        result.update(file=Path(path).name, sha256=sha256(Path(path)))
-    return result

@@ -1,4 +1,4 @@
-"""The numbers of the paper's tables (Frank & Chmiela 2021): energy and force MAE, kcal/mol and kcal/mol/Å."""
+"""Numbers of the paper (Frank & Chmiela 2021): energy and force MAE, kcal/mol and kcal/mol/Å."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 from geomatt.reproduce.inputs import MD17
 from geomatt.reproduce.table import ResultTable
 
-Pair = tuple[float, float]
+ErrorPair = tuple[float, float]  # energy, forces
 
 
-def _row(*values: Pair) -> dict[str, Pair]:
+def _row(*values: ErrorPair) -> dict[str, ErrorPair]:
     return dict(zip(MD17, values, strict=True))
 
 
 # aspirin, benzene, ethanol, malonaldehyde, naphthalene, salicylic acid, toluene, uracil
-GEOMATT: dict[str, dict[str, Pair]] = {
+GEOMATT: dict[str, dict[str, ErrorPair]] = {
     "2,3,4": _row(
         (0.89, 2.03), (0.18, 0.41), (0.25, 0.98), (0.32, 1.31),
         (0.32, 0.81), (0.35, 1.17), (0.24, 0.80), (0.27, 0.99),
@@ -35,7 +35,7 @@ SCHNET = _row(
     (0.37, 1.35), (0.08, 0.31), (0.08, 0.39), (0.13, 0.66),
     (0.16, 0.58), (0.20, 0.85), (0.12, 0.57), (0.14, 0.56),
 )  # fmt: skip
-TRANSFER: dict[tuple[str, str], Pair] = {
+TRANSFER: dict[tuple[str, str], ErrorPair] = {
     ("aspirin", "benzene"): (0.38, 1.45),
     ("aspirin", "toluene"): (0.80, 2.36),
     ("benzene", "naphthalene"): (1.16, 3.97),
@@ -47,33 +47,30 @@ NOT_RUN = "–"
 
 
 def pair(values: Sequence[float] | None) -> str:
-    """Energy and force error as one cell."""
+    """Energy and force error in one cell."""
     return NOT_RUN if values is None else f"{values[0]:.2f} / {values[1]:.2f}"
 
 
 def spread(folds: Sequence[Mapping[str, Any]] | None, error: str) -> str:
-    """One error from several folds, with their standard deviation."""
+    """The mean of an error over folds, with the (population) standard deviation."""
     if not folds:
         return NOT_RUN
     values = [float(fold[error]) for fold in folds]
     return f"{mean(values):.2f}" + (f" ± {pstdev(values):.2f}" if len(values) > 1 else "")
 
 
-def means(folds: Sequence[Mapping[str, Any]] | None) -> Pair | None:
+def means(folds: Sequence[Mapping[str, Any]] | None) -> ErrorPair | None:
     """Mean errors over folds."""
-    if not folds:
-        return None
-    energy, force = (mean(float(fold[error]) for fold in folds) for error in ERRORS)
-    return energy, force
+    return column_mean([errors_of(fold) for fold in folds or ()])
 
 
-def errors_of(value: Mapping[str, Any] | None) -> Pair | None:
+def errors_of(value: Mapping[str, Any] | None) -> ErrorPair | None:
     """Energy and force error of one result."""
     return None if value is None else (value[ERRORS[0]], value[ERRORS[1]])
 
 
-def column_mean(pairs: Iterable[Pair | None]) -> Pair | None:
-    """Mean over molecules, where all are there."""
+def column_mean(pairs: Iterable[ErrorPair | None]) -> ErrorPair | None:
+    """Mean errors over molecules; None if one is missing."""
     found = list(pairs)
     there = [p for p in found if p is not None]
     if not there or len(there) < len(found):
@@ -82,14 +79,15 @@ def column_mean(pairs: Iterable[Pair | None]) -> Pair | None:
 
 
 def no_worse(ours: Sequence[float], published: Sequence[float]) -> int:
-    """How many of the two errors are no worse than the published ones, to the digits those have."""
+    """How many errors are no worse than the published ones, in the digits of those."""
     return sum(round(a, 2) <= b for a, b in zip(ours, published, strict=True))
 
 
-def left_table(rows: Sequence[Sequence[str]]) -> ResultTable:
-    """What is not run yet, with the command for it; docs pages want the table even when nothing is left."""
-    lines = rows or [["nothing", "0", "all has been run"]]
-    return ResultTable("left", "Left to run", ["part", "models", "command"], lines, labels=1)
+def left_table(missing: Mapping[str, int], command: str) -> ResultTable:
+    """The parts that are not run yet and the command for each; kept in the docs when nothing is left."""
+    lines = [[part, str(count), command.format(part)] for part, count in missing.items() if count]
+    rows = lines or [["nothing", "0", "all has been run"]]
+    return ResultTable("left", "Left to run", ["part", "models", "command"], rows)
 
 
 def title(molecule: str) -> str:

@@ -1,4 +1,4 @@
-"""Results as pages: the report of all experiments, and the tables inside the docs."""
+"""Results as pages: the report of all experiments, and the generated blocks of the docs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.files import atomic_output
+from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Experiment, Figure
 
@@ -23,14 +23,14 @@ img{max-width:100%}figcaption,.note,.made{color:#5d636d;font-size:.87rem}figure{
 .quick{background:#fff4e0;border-left:4px solid #d9782d;padding:.4rem .8rem}
 """
 QUICK = (
-    "Quick setting: smaller data, models or schedules than the paper's, to show that the machinery works. "
-    "Not a result."
+    "Quick setting: less data, smaller models or shorter training than in the paper, to check that the "
+    "experiment runs. Not a result."
 )
 
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment in the report: its result with the figures drawn, or why there is none."""
+    """One experiment in the report: its result and figures, or why there is none."""
 
     experiment: Experiment
     result: Mapping[str, Any] | None
@@ -39,7 +39,7 @@ class Section:
 
 
 def write_report(sections: Sequence[Section], folder: Path) -> tuple[Path, Path]:
-    """`report.md` and `report.html` (one file, figures inside) in `folder`."""
+    """Write `report.md` and `report.html` (one file with its figures) into `folder`."""
     markdown, page = folder / "report.md", folder / "report.html"
     title = "The paper, reproduced"
     text = "\n\n".join([f"# {title}", *(_markdown(s, folder) for s in sections)]) + "\n"
@@ -55,7 +55,7 @@ def write_report(sections: Sequence[Section], folder: Path) -> tuple[Path, Path]
 
 
 def made_by(result: Mapping[str, Any]) -> str:
-    """One sentence on where the numbers came from."""
+    """A sentence about the origin of the numbers."""
     commits = ", ".join(c[:10] for c in result["commits"]) or "unknown"
     data = [f"{name} ({d['fingerprint'][:10]})" for name, d in result.get("data", {}).items()]
     on = f" on {'; '.join(result['hardware'])}" if result["hardware"] else ""
@@ -69,7 +69,7 @@ def made_by(result: Mapping[str, Any]) -> str:
 def blocks(
     experiment: Experiment, result: Mapping[str, Any], figures: Sequence[Figure] = ()
 ) -> dict[str, str]:
-    """What a docs page holds between markers: tables by their names, `summary`, `figures` and `made`."""
+    """The generated blocks of a docs page: tables by their names, `summary`, `figures` and `made`."""
     content = {table.name: table.markdown() for table in experiment.tables(result)}
     if summary := experiment.summary(result):
         content["summary"] = summary
@@ -82,7 +82,7 @@ def blocks(
 def update_page(text: str, content: Mapping[str, str]) -> str:
     """The page with every block <!-- begin:NAME --> … <!-- end:NAME --> replaced by content[NAME].
 
-    A block without content, or markers that do not pair up, are errors: a page must not go stale unseen.
+    A block without content and unpaired markers are errors, so that no part of a page is left out of date.
     """
     pattern = re.compile(r"<!-- begin:([\w-]+) -->\n(.*?)<!-- end:\1 -->", re.DOTALL)
     marks = len(re.findall(r"<!-- (?:begin|end):", text))
@@ -92,7 +92,7 @@ def update_page(text: str, content: Mapping[str, str]) -> str:
     def fill(match: re.Match[str]) -> str:
         name = match[1]
         if name not in content:
-            raise GeomAttError(f"The page wants a block {name!r}; there is only: {', '.join(content)}.")
+            raise GeomAttError(f"The page has a block {name!r}, but there is only: {', '.join(content)}.")
         return f"<!-- begin:{name} -->\n{content[name].strip()}\n<!-- end:{name} -->"
 
     return pattern.sub(fill, text)
@@ -131,7 +131,7 @@ def _html(section: Section) -> str:
 
 
 def _prose(markdown: str) -> str:
-    """A paragraph or a list of a summary; summaries use no other Markdown than lists, ` and **."""
+    """A paragraph or list of a summary, whose only Markdown is lists, ` and **."""
     lines = markdown.strip().splitlines()
     if all(line.startswith("- ") for line in lines):
         return "<ul>" + "".join(f"<li>{_inline(line[2:])}</li>" for line in lines) + "</ul>"

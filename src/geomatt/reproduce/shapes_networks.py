@@ -1,4 +1,4 @@
-"""One aggregation step and a linear classifier on it: message passing, and attention of any order."""
+"""One aggregation step with a linear classifier: message passing, or attention of any order."""
 
 from __future__ import annotations
 
@@ -6,35 +6,35 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.geometric_attention import GeometricAttention, GeometricAttentionConfig
 
-# The setting of the paper's Fig. 3: d in [0, 2], Δd = 0.1, γ = 10, F_I = 16 for every order, F_v = 1.
+# The authors' setting for Fig. 3: d in [0, 2], Δd = 0.1, γ = 10, F_I = 16 for every order, F_v = 1.
 D_MAX, SPACING, GAMMA, OVERLAP_FEATURES = 2.0, 0.1, 10.0, 16
-ELEMENT = 6  # all atoms are alike
+ELEMENT = 6  # of all atoms
 MESSAGE_PASSING = "message passing"
 
 
-def model_config(order: int) -> ModelConfig:
-    """One stream of one layer; F_I is counted at order 2 and halves with every order above."""
+def one_layer(order: int) -> GeometricAttention:
+    """A network of one stream with one layer. F_I is set at order 2 and halves with every further order."""
     width = OVERLAP_FEATURES * 2 ** (order - 2)
-    return ModelConfig(
+    config = GeometricAttentionConfig(
         (ELEMENT,), (order,), 1, 1, overlap_features=width, gamma=GAMMA, d_max=D_MAX, spacing=SPACING
     )
+    return GeometricAttention(config)
 
 
 class AttentionStep(nn.Module):
-    """m_i = Σ_j α^(k)_ij (W v_j + b): what an atom receives in one step of geometric attention."""
+    """m_i = Σ_j α^(k)_ij (W v_j + b): the message of one step of geometric attention."""
 
     def __init__(self, order: int) -> None:
         super().__init__()
-        self.network = GeometricAttention(model_config(order))
+        self.network = one_layer(order)
 
     def forward(self, distances: Tensor, mask: Tensor) -> Tensor:
-        """(B, N) from distances (B, N, N); padding gets zero."""
+        """Messages (B, N) from distances (B, N, N); zero for padding."""
         network = self.network
         v = network.embed(mask * ELEMENT)  # (B, N, 1)
-        alpha = network.attention(distances, mask)[0][0]
+        alpha = network.coefficients(distances, mask)[0][0]
         return (alpha @ (v @ network.W[0, 0].T + network.b[0, 0])).squeeze(-1) * mask
 
 
@@ -43,24 +43,24 @@ class FilterStep(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.basis = GeometricAttention(model_config(2)).requires_grad_(False)  # for Φ̂ only
+        self.basis = one_layer(2).requires_grad_(False)  # for Φ̂ only
         self.embedding = nn.Parameter(torch.randn(1))
         self.hidden = nn.Linear(self.basis.config.basis_size, OVERLAP_FEATURES)
         self.filter = nn.Linear(OVERLAP_FEATURES, 1)
         self.message = nn.Linear(1, 1)
 
     def forward(self, distances: Tensor, mask: Tensor) -> Tensor:
-        """(B, N) from distances (B, N, N); padding gets zero."""
+        """Messages (B, N) from distances (B, N, N); zero for padding."""
         hidden = functional.softplus(self.hidden(self.basis.basis(distances))) - self.basis.softplus_shift
         pairs = self.filter(hidden).squeeze(-1) * (mask[:, :, None] & mask[:, None])  # (B, N, N)
         return (pairs * self.message(self.embedding)).sum(-1)
 
 
 class Classifier(nn.Module):
-    """Which of two shapes? A linear function of the central atom's embedding, or of all atoms' sorted ones.
+    """Tells two shapes apart by a linear function of the central atom's embedding, or of all, sorted.
 
-    The embedding is standardised first. The gap between two nearly equal shapes is thousands of times
-    smaller than the embedding itself, and no linear function on the raw numbers would be found by Adam.
+    The embedding is standardised first: for nearly equal shapes the gap is thousands of times smaller than
+    the embedding, and Adam does not find a linear function of the raw numbers.
     """
 
     def __init__(self, step: AttentionStep | FilterStep, atoms: int) -> None:
@@ -70,21 +70,21 @@ class Classifier(nn.Module):
         self.offset = nn.Parameter(torch.zeros(()))
 
     def forward(self, distances: Tensor, mask: Tensor, centred: Tensor) -> tuple[Tensor, Tensor]:
-        """The standardised embedding (B, N) of a batch with as many of either shape, and the logits (B,)."""
+        """Standardised embeddings (B, N) of a batch with equal numbers of both shapes, and logits (B,)."""
         embedding = standardised(readout(self.step(distances, mask), centred))
         return embedding, embedding @ self.scale + self.offset
 
 
 def standardised(embedding: Tensor) -> Tensor:
-    """Mean zero and spread one over the batch; what differs by less than 1e-9 is rounding and stays small."""
+    """Mean zero and standard deviation one over the batch; relative differences below 1e-9 stay small."""
     centred = embedding - embedding.mean(0)
     spread = centred.square().mean(0)
-    floor = (1e-9 * embedding.detach().abs().mean(0)).square() + 1e-60  # padding is zero throughout
+    floor = (1e-9 * embedding.detach().abs().mean(0)).square() + 1e-60  # for padding, which is zero
     return centred / (spread + floor).sqrt()
 
 
 def readout(messages: Tensor, centred: Tensor) -> Tensor:
-    """Atom 0 alone, or all atoms in the order of their values: neither knows the order of the others."""
+    """The message of atom 0, or those of all atoms, sorted: both are invariant to the order of neighbours."""
     central = functional.pad(messages[:, :1], (0, messages.shape[1] - 1))
     return torch.where(centred, central, messages.sort(-1).values)
 

@@ -1,4 +1,4 @@
-"""Gaps with random weights, and classifiers for all pairs and seeds trained side by side."""
+"""Gaps with random weights, and classifiers for all pairs and seeds, trained side by side."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from torch import Tensor
 from torch.func import functional_call, stack_module_state
 from torch.nn.functional import binary_cross_entropy_with_logits, pad
 
-from geomatt.model.geometric_attention.network import pair_distances
+from geomatt.model.geometric_attention import pair_distances
 from geomatt.reproduce.shapes_networks import Classifier, make_step, readout
-from geomatt.reproduce.shapes_pairs import Pair
+from geomatt.reproduce.shapes_pairs import ShapePair
 
-SHOWN = 20  # embeddings of either shape kept for the figure
+SHOWN = 20  # embeddings of each shape kept for the figure
 LARGEST = 1.9  # the largest distance of every scaled shape: the centre of the last basis function
 
 
 @dataclass(frozen=True)
-class Setup:
-    """How classifiers are trained."""
+class ClassifierSetup:
+    """How classifiers are trained. Numbers of examples are per shape."""
 
     seeds: int
-    examples: int  # of each shape, to train
-    tests: int  # of each shape, to test
+    examples: int  # to train on
+    tests: int  # to test on
     epochs: int
     batch: int = 4
     learning_rate: float = 1e-4
 
 
-FULL, QUICK = Setup(5, 10, 100, 250), Setup(1, 4, 10, 5)
+FULL, QUICK = ClassifierSetup(5, 10, 100, 250), ClassifierSetup(1, 4, 10, 5)
 
 
-def gaps(model: str, pair: Pair, draws: int, seed: int) -> list[float]:
-    """How far apart random weights put the two shapes, float64: one relative difference per draw.
+def gaps(model: str, pair: ShapePair, draws: int, seed: int) -> list[float]:
+    """Relative differences between the embeddings of the two shapes, float64, one per draw of the weights.
 
-    The difference of the embeddings over their size; exactly degenerate shapes leave rounding, 1e-15.
+    For exactly degenerate shapes they are rounding errors of about 1e-15.
     """
     clouds = torch.from_numpy(np.stack(pair.scaled(LARGEST)))  # (2, N, 3)
     mask = torch.ones(clouds.shape[:2], dtype=torch.bool)
@@ -53,15 +53,15 @@ def gaps(model: str, pair: Pair, draws: int, seed: int) -> list[float]:
 
 def train_classifiers(
     model: str,
-    pairs: Sequence[Pair],
-    setup: Setup,
+    pairs: Sequence[ShapePair],
+    setup: ClassifierSetup,
     seed: int,
     advance: Callable[[int], None],
 ) -> list[list[dict[str, Any]]]:
-    """For every pair and seed: test accuracy and the embeddings of test shapes.
+    """Test accuracy and embeddings of test shapes for every pair and seed.
 
-    All classifiers train as one program with a leading axis M; Adam acts on each weight alone, so none
-    knows of the others. Training and test shapes are turned and ordered independently.
+    All classifiers are trained as one program with a leading axis M; Adam works on each weight by itself, so
+    they are independent. Training and test shapes are rotated and ordered independently.
     """
     atoms, seeds, examples = max(len(p.plus) for p in pairs), setup.seeds, setup.examples
     members = [(p, seed + s) for p in pairs for s in range(seeds)]
@@ -100,14 +100,16 @@ def train_classifiers(
 
 
 def balanced_order(examples: int, generator: torch.Generator) -> Tensor:
-    """A random order of both shapes (even and odd numbers) that takes them in turn."""
+    """A random order in which both shapes (even and odd numbers) alternate."""
     plus, minus = (2 * torch.randperm(examples, generator=generator) + c for c in (0, 1))
     return torch.stack([plus, minus], 1).flatten()
 
 
-def shapes(pair: Pair, examples: int, seed: int, atoms: int) -> tuple[Tensor, Tensor]:
-    """Distances (2·examples, atoms, atoms) and mask of randomly turned and ordered shapes, plus and minus
-    in turn; the centre stays first."""
+def shapes(pair: ShapePair, examples: int, seed: int, atoms: int) -> tuple[Tensor, Tensor]:
+    """Distances (2 · examples, atoms, atoms) and mask of randomly rotated and ordered shapes.
+
+    The two shapes alternate; the centre stays first.
+    """
     rng = np.random.default_rng(seed)
     first = 1 if pair.centred else 0
     clouds = []
@@ -129,7 +131,7 @@ def rotation(rng: np.random.Generator) -> np.ndarray:
 
 
 def _one_number(embedding: Tensor, labels: Tensor) -> list[list[float]]:
-    """Embeddings (n, N) of either shape, by the atom in which they differ most."""
+    """Embeddings (n, N) of each shape, for the atom in which they differ most."""
     plus, minus = (embedding[labels == c].mean(0) for c in (0, 1))
     along = int((plus - minus).abs().argmax())
     return [embedding[labels == c, along][:SHOWN].tolist() for c in (0, 1)]
@@ -140,7 +142,7 @@ def _stacked(items: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
 
 
 def _seeded(seed: int, make: Callable[[], Any]) -> Any:
-    """What `make` returns with torch's random numbers started at `seed`, which are then put back."""
+    """The result of `make` with torch's random numbers seeded; their state is restored."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return make()

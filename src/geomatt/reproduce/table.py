@@ -1,4 +1,4 @@
-"""A table as plain text cells, which the terminal, Markdown and HTML all show alike."""
+"""A table of text cells, shown in the same way in the terminal, in Markdown and in HTML."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass, field
 from rich import box
 from rich.table import Table
 
-MANY = 7  # more columns than this and a terminal has no room for lines between them, nor for spreads
+MANY = 7  # columns; a terminal has no room for lines between more of them, nor for spreads
 
 
 @dataclass(frozen=True)
 class ResultTable:
-    """Rows of text under headings; the first `labels` columns are names, the others numbers."""
+    """Rows of text; the first `labels` columns are names, the others numbers."""
 
-    name: str  # of the block in the docs page, such as "shapes-accuracy"
+    name: str  # of its block in the docs page, such as "shapes-accuracy"
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""  # one sentence below: units, what is measured
+    note: str = ""  # below the table: units, what is measured
     labels: int = 1
-    strong: frozenset[int] = field(default_factory=frozenset)  # rows set in bold, such as our own
+    strong: frozenset[int] = field(default_factory=frozenset)  # rows in bold
 
     def rich(self) -> Table:
         """For the terminal."""

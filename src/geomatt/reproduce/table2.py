@@ -1,4 +1,4 @@
-"""Table 2: a model of one molecule transferred to another by retraining its readout alone."""
+"""Table 2: a model of one molecule transferred to another by training only its readout."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import Potential
-from geomatt.reproduce.frame import Experiment, Progress, Settings
-from geomatt.reproduce.md17 import Bench, Member
+from geomatt.model import Normalisation, Potential
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
+from geomatt.reproduce.inputs import STAND_IN
+from geomatt.reproduce.md17 import Md17Study, Member
 from geomatt.reproduce.published import TRANSFER, errors_of, left_table, no_worse, pair, title
 from geomatt.reproduce.table import ResultTable
 
@@ -21,33 +21,31 @@ class Table2(Experiment):
     title = "Table 2: transfer between molecules"
     description = (
         "The paper keeps the attention learned on one molecule and retrains only the readout on another. "
-        "Beside it two controls: training from scratch, and the base model as it is."
+        "Here with two controls: training from scratch, and the base model as it is."
     )
 
-    def run(self, settings: Settings, progress: Progress) -> dict[str, Any]:
-        bench = Bench(settings, progress)
-        # Without MD17 there is one molecule only: the machinery runs, the comparison means nothing.
-        wanted = list(TRANSFER) if not bench.stand_in else [("ethanol", "ethanol")]
+    def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
+        study = Md17Study(settings, progress)
+        # Without MD17 there is only one molecule: the experiment runs, but means nothing.
+        wanted = [("ethanol", "ethanol")] if study.stand_in else list(TRANSFER)
         needed = {molecule for both in wanted for molecule in both}
-        scratch = {molecule: Member(molecule) for molecule in bench.molecules if molecule in needed}
-        bench.train(list(scratch.values()))
-        done = bench.results(scratch.values())
-        members = {both: Member(both[1], base=both[0]) for both in wanted if scratch[both[0]] in done}
-        bench.train(list(members.values()))
-        moved = bench.results(members.values())
-        rows = []
-        for base, target in wanted:
-            transfer = members.get((base, target))
-            rows.append(
-                {
-                    "base": base,
-                    "target": target,
-                    "transfer": moved.get(transfer) if transfer else None,
-                    "scratch": done.get(scratch[target]),
-                    "untouched": _untouched(bench, base, target) if transfer else None,
-                }
-            )
-        return {**bench.about(), "rows": rows}
+        scratch = [Member(molecule) for molecule in study.molecules if molecule in needed]
+        study.train(scratch)
+        done = study.results(scratch)
+        transfers = [Member(target, base=base) for base, target in wanted if Member(base) in done]
+        study.train(transfers)
+        moved = study.results(transfers)
+        rows = [
+            {
+                "base": base,
+                "target": target,
+                "transfer": moved.get(Member(target, base=base)),
+                "scratch": done.get(Member(target)),
+                "untouched": _untouched(study, base, target) if Member(base) in done else None,
+            }
+            for base, target in wanted
+        ]
+        return {**study.about(), "rows": rows}
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         lines = [
@@ -59,28 +57,23 @@ class Table2(Experiment):
             for row in result["rows"]
         ]
         epochs = result["settings"]["epochs"]
-        tables = [
-            ResultTable(
-                "table2",
-                "Transfer",
-                ["transfer", "published", "readout retrained", "from scratch", "base untouched"],
-                lines,
-                "MAE of energies (kcal/mol) / forces (kcal/mol/Å) on frames of the target outside its 1000 "
-                f"points. Readout retrained for {epochs['transfer']} epochs, from scratch "
-                f"{epochs['paper']} epochs (table 1, fold 0). The untouched base keeps its weights and its "
-                "scale; only the mean energy of the target's 1000 points is given to it.",
-            )
-        ]
-        count = sum(row["transfer"] is None for row in result["rows"])
-        left = [["transfers", str(count), "geomatt reproduce table2 --device cuda"]] if count else []
-        return [*tables, left_table(left)]
+        table = ResultTable(
+            "table2",
+            "Transfer",
+            ["transfer", "published", "readout retrained", "from scratch", "base untouched"],
+            lines,
+            "MAE of energies (kcal/mol) / forces (kcal/mol/Å) on frames of the target outside its 1000 "
+            f"frames. Readout retrained for {epochs['transfer']} epochs, from scratch {epochs['paper']} "
+            "epochs (table 1, fold 0). The untouched base keeps its weights and its scale; only the mean "
+            "energy of the target's 1000 frames is fitted.",
+        )
+        left = sum(row["transfer"] is None for row in result["rows"])
+        return [table, left_table({"transfers": left}, "geomatt reproduce table2 --device cuda")]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = [row for row in result["rows"] if row["transfer"] is not None]
-        sentences = []
-        if result["settings"]["stand_in"]:
-            sentences.append("**MD17 was not found: the package's own ethanol data (GFN2-xTB) stand in.**")
-        elif rows:
+        sentences = [STAND_IN] if result["settings"]["stand_in"] else []
+        if rows and not sentences:
             good = sum(
                 no_worse(errors_of(r["transfer"]) or (), TRANSFER[r["base"], r["target"]]) for r in rows
             )
@@ -96,24 +89,22 @@ class Table2(Experiment):
         return " ".join(sentences) or "Not run yet."
 
 
-def _untouched(bench: Bench, base: str, target: str) -> dict[str, Any]:
-    """Errors of the base model as it is, but for the mean energy, without which they would say nothing."""
+def _untouched(study: Md17Study, base: str, target: str) -> dict[str, Any]:
+    """Errors of the base model with its own weights; only the mean energy is fitted to the target."""
 
     def compute() -> dict[str, Any]:
-        model = bench.model(Member(base))
-        split = bench.split(Member(target))
-        seen = bench.data[target].select(np.concatenate([split.train, split.validation]))
-        network = Potential(model.network, Normalisation(0.0, model.normalisation.scale))
-        network.to(bench.settings.device)
-        labels = seen.energies
-        assert labels is not None
-        predicted = np.array([p.energy for p in network.predict(list(seen), forces=False)])
-        shift = float((labels - predicted).mean())
-        network.normalisation = replace(network.normalisation, shift=shift)
-        return bench.errors(network, target, split)
+        model, split = study.model(base), study.split(Member(target))
+        seen = study.data[target].select(np.concatenate([split.train, split.validation]))
+        assert seen.energies is not None
+        potential = Potential(model.network, Normalisation(0.0, model.normalisation.scale))
+        potential.to(study.settings.device)
+        predicted = np.array([p.energy for p in potential.predict(list(seen), forces=False)])
+        shift = float((seen.energies - predicted).mean())
+        potential.normalisation = replace(potential.normalisation, shift=shift)
+        return study.errors(potential, target, split)
 
-    inputs = {**bench.inputs(Member(target, base=base)), "control": "untouched base"}
-    result: dict[str, Any] = bench.pieces.get(f"untouched-{base}-{target}", inputs, compute)
+    inputs = {**study.inputs(Member(target, base=base)), "control": "untouched base"}
+    result: dict[str, Any] = study.pieces.get(f"untouched-{base}-{target}", inputs, compute)
     return result
 
 

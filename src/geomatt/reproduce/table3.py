@@ -1,13 +1,23 @@
-"""Table 3: which orders of attention the streams have, at (nearly) the same number of parameters."""
+"""Table 3: orders of attention of the streams, with (nearly) the same number of parameters."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from geomatt.reproduce.frame import Experiment, Progress, Settings
-from geomatt.reproduce.md17 import Bench, Member
-from geomatt.reproduce.published import GEOMATT, column_mean, errors_of, left_table, no_worse, pair, title
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
+from geomatt.reproduce.inputs import STAND_IN
+from geomatt.reproduce.md17 import Md17Study, Member
+from geomatt.reproduce.published import (
+    ERRORS,
+    GEOMATT,
+    column_mean,
+    errors_of,
+    left_table,
+    no_worse,
+    pair,
+    title,
+)  # fmt: skip
 from geomatt.reproduce.table import ResultTable
 
 ORDERS = ("2,2,2", "2,3,3", "2,3,4")
@@ -17,79 +27,67 @@ class Table3(Experiment):
     name = "table3"
     title = "Table 3: orders of attention"
     description = (
-        "The paper finds that streams of orders 2, 3, 4 together beat 2,3,3 and 2,2,2 with as many "
-        "parameters. One fold of table 1 for each, paper recipe."
+        "The paper finds that streams of orders 2, 3, 4 have smaller errors than 2,3,3 and 2,2,2 with as "
+        "many parameters. Here: one fold of table 1 for each, paper recipe."
     )
     parts: ClassVar[tuple[str, ...]] = ("234", "222", "233")
 
-    def run(self, settings: Settings, progress: Progress) -> dict[str, Any]:
-        bench = Bench(settings, progress)
+    def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
+        study = Md17Study(settings, progress)
         plan = {
-            orders: [Member(m, orders=tuple(map(int, orders.split(",")))) for m in bench.molecules]
+            orders: [Member(m, orders=tuple(map(int, orders.split(",")))) for m in study.molecules]
             for orders in ORDERS
         }
         for part in self.parts:
-            if not settings.parts or part in settings.parts:
-                bench.train(plan[",".join(part)])
+            if settings.wants(part):
+                study.train(plan[",".join(part)])
         rows = {
-            orders: {member.molecule: value for member, value in bench.results(members).items()}
+            orders: {member.molecule: value for member, value in study.results(members).items()}
             for orders, members in plan.items()
         }
-        return {**bench.about(), "molecules": bench.molecules, "rows": rows}
+        return {**study.about(), "molecules": study.molecules, "rows": rows}
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         molecules, rows = result["molecules"], result["rows"]
-        lines = []
-        for m in molecules:
-            cells = [(pair(GEOMATT[orders][m]), pair(errors_of(rows[orders].get(m)))) for orders in ORDERS]
-            lines.append([title(m), *(cell for both in cells for cell in both)])
-        last = []
-        for orders in ORDERS:
-            last.append(pair(column_mean(GEOMATT[orders][m] for m in molecules)))
-            last.append(pair(column_mean(errors_of(rows[orders].get(m)) for m in molecules)))
-        lines.append(["mean", *last])
-        columns = [f"{orders} {who}" for orders in ORDERS for who in ("published", "ours")]
+        both = [
+            (
+                [GEOMATT[orders][m] for m in molecules],
+                [errors_of(rows[orders].get(m)) for m in molecules],
+            )
+            for orders in ORDERS
+        ]
+        columns = [column for published_and_ours in both for column in published_and_ours]
+        lines = [[title(m), *(pair(c[i]) for c in columns)] for i, m in enumerate(molecules)]
+        lines.append(["mean", *(pair(column_mean(c)) for c in columns)])
         sizes = {orders: {v["parameters"] for v in rows[orders].values()} for orders in ORDERS}
         counts = [f"{o}: {min(s):,}–{max(s):,}" for o, s in sizes.items() if s]
-        note = (
-            "MAE of energies (kcal/mol) / forces (kcal/mol/Å), one fold, paper recipe, loss of "
-            "the authors' code. Overlap "
-            "functions per module (F_I): 128 for order 2, 64 for 3, 32 for 4, as in the paper; order k has "
-            "k − 1 modules. " + (f"Parameters: {'; '.join(counts)}." if counts else "")
+        table = ResultTable(
+            "table3",
+            "Stream orders",
+            ["molecule", *(f"{orders} {who}" for orders in ORDERS for who in ("published", "ours"))],
+            lines,
+            "MAE of energies (kcal/mol) / forces (kcal/mol/Å), one fold, paper recipe, loss of the authors' "
+            "code. Overlap functions per module (F_I): 128 for order 2, 64 for 3, 32 for 4, as in the paper; "
+            "order k has k − 1 modules. " + (f"Parameters: {'; '.join(counts)}." if counts else ""),
+            strong=frozenset({len(lines) - 1}),
         )
-        tables = [
-            ResultTable(
-                "table3", "Stream orders", ["molecule", *columns], lines, note,
-                strong=frozenset({len(lines) - 1}),
-            )
-        ]  # fmt: skip
-        left = [
-            [orders, str(count), f"geomatt reproduce table3 --part {orders.replace(',', '')} --device cuda"]
-            for orders in ORDERS
-            if (count := len(molecules) - len(rows[orders]))
-        ]
-        return [*tables, left_table(left)]
+        missing = {part: len(molecules) - len(rows[",".join(part)]) for part in ("222", "233", "234")}
+        return [table, left_table(missing, "geomatt reproduce table3 --part {} --device cuda")]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         molecules, rows = result["molecules"], result["rows"]
-        sentences = []
-        if result["settings"]["stand_in"]:
-            sentences.append("**MD17 was not found: the package's own ethanol data (GFN2-xTB) stand in.**")
+        sentences = [STAND_IN] if result["settings"]["stand_in"] else []
         averages = {o: column_mean(errors_of(rows[o].get(m)) for m in molecules) for o in ORDERS}
         whole = {o: found for o, found in averages.items() if found is not None}
         if len(whole) < len(ORDERS):
             done = ", ".join(whole) or "none"
             return " ".join([*sentences, f"Order sets finished for all molecules: {done}."])
-        energies, forces = ([whole[o][i] for o in ORDERS] for i in (0, 1))
-        for what, values in (("energies", energies), ("forces", forces)):
+        for i, what in enumerate(("energies", "forces")):
+            values = [whole[o][i] for o in ORDERS]
             holds = "falls" if values[0] > values[1] > values[2] else "does not fall steadily"
             shown = " → ".join(f"{v:.2f}" for v in values)
             sentences.append(f"The mean error of {what} {holds} from 2,2,2 to 2,3,3 to 2,3,4: {shown}.")
-        better = sum(
-            rows["2,3,4"][m][key] < rows["2,2,2"][m][key]
-            for m in molecules
-            for key in ("energy_mae", "force_mae")
-        )
+        better = sum(rows["2,3,4"][m][key] < rows["2,2,2"][m][key] for m in molecules for key in ERRORS)
         good = sum(no_worse(errors_of(rows[o][m]) or (), GEOMATT[o][m]) for o in ORDERS for m in molecules)
         sentences.append(
             f"2,3,4 is better than 2,2,2 in {better} of {2 * len(molecules)} cells; {good} of "

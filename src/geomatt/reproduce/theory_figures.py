@@ -1,35 +1,33 @@
-"""Figures of the theory."""
+"""Figures of the theory experiment."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomatt.reproduce.drawing import FAINT, INK, SERIES, new_figure, save_figure, style
+from geomatt.analysis import FAINT, INK, SERIES, new_figure
 
-ATOMS = np.array([[0.0, 0.0], [0.96, 0.0], [-0.24, 0.93]])  # water's shape, for the picture only
+ATOMS = np.array([[0.0, 0.0], [0.96, 0.0], [-0.24, 0.93]])  # the shape of water, Å
 SHOWN_DISTANCE = 0.5
 
 
-def overlap_figure(result: Mapping[str, Any], path: Path) -> Path:
-    """Density of atoms, atomic functions with their product, and the sum against the integral."""
+def overlap_figure(result: Mapping[str, Any]) -> Any:
+    """Density of atoms, atomic functions with their product, and the sum compared with the integral."""
     gamma = result["settings"]["gamma"]
-    with style():
-        figure = new_figure(8.4, 2.7)
-        density, functions, sums = figure.subplots(1, 3, width_ratios=[1.0, 1.3, 1.3])
-        _draw_density(density, gamma)
-        _draw_functions(functions, gamma)
-        _draw_sums(sums, result["riemann"])
-        return save_figure(figure, path)
+    figure = new_figure(8.4, 2.7)
+    density, functions, sums = figure.subplots(1, 3, width_ratios=[1.0, 1.3, 1.3])
+    _draw_density(density, gamma)
+    _draw_functions(functions, gamma)
+    _draw_sums(sums, result["riemann"])
+    return figure
 
 
 def _draw_density(axis: Any, gamma: float) -> None:
     x, y = np.meshgrid(np.linspace(-0.75, 1.45, 200), np.linspace(-0.6, 1.45, 200))
     squared = (x[..., None] - ATOMS[:, 0]) ** 2 + (y[..., None] - ATOMS[:, 1]) ** 2
-    # A wider Gaussian than the model's γ, or the atoms would not be seen to overlap.
+    # Wider Gaussians than the model's, so that their overlap can be seen.
     image = np.exp(-gamma / 5.0 * squared).sum(-1)
     axis.contourf(x, y, image, levels=12, cmap="Blues")
     for i, j in ((0, 1), (0, 2), (1, 2)):
@@ -65,32 +63,26 @@ def _draw_sums(axis: Any, riemann: Mapping[str, Any]) -> None:
     _open(axis)
 
 
-def diatomic_figure(result: Mapping[str, Any], path: Path) -> Path:
-    """E(d) with both fits, and both attentions."""
+def diatomic_figure(result: Mapping[str, Any]) -> Any:
+    """E(d) with both fits, and both attention coefficients."""
     two = result["diatomic"]
     d, energy = np.array(two["distance"]), np.array(two["energy"])
-    with style():
-        figure = new_figure(7.0, 2.7)
-        left, right = figure.subplots(1, 2)
-        left.plot(d, energy, color=FAINT, lw=4, alpha=0.5, label="energy")
-        for name, label, colour in (
-            ("geometric", "geometric attention, k = 2", SERIES[0]),
-            ("plain", "plain self-attention", SERIES[1]),
-        ):
-            left.plot(d, two[name]["fitted"], color=colour, lw=1.3, label=label)
-            right.plot(d, two[name]["alpha"], color=colour, lw=1.3, label=label)
-        geometric = np.array(two["geometric"]["alpha"])
-        slope, offset = np.polyfit(energy, geometric, 1)
-        sign = "−" if slope < 0 else ""
-        right.plot(
-            d, slope * energy + offset, color=FAINT, lw=4, alpha=0.5, zorder=0, label=f"{sign}energy, scaled"
-        )
-        left.set(xlabel="distance (Å)", ylabel="energy (eV)")
-        right.set(xlabel="distance (Å)", ylabel="attention $\\alpha_{12}$")
-        for axis in (left, right):
-            axis.legend(fontsize=7)
-            _open(axis)
-        return save_figure(figure, path)
+    figure = new_figure(7.0, 2.7)
+    left, right = figure.subplots(1, 2)
+    wide = {"color": FAINT, "lw": 4, "alpha": 0.5, "zorder": 0}
+    left.plot(d, energy, label="energy", **wide)
+    names = {"geometric": "geometric attention, k = 2", "plain": "plain self-attention"}
+    for (name, label), colour in zip(names.items(), SERIES, strict=False):
+        left.plot(d, two[name]["fitted"], color=colour, lw=1.3, label=label)
+        right.plot(d, two[name]["alpha"], color=colour, lw=1.3, label=label)
+    slope, offset = np.polyfit(energy, np.array(two["geometric"]["alpha"]), 1)
+    right.plot(d, slope * energy + offset, label=f"{'−' if slope < 0 else ''}energy, scaled", **wide)
+    left.set(xlabel="distance (Å)", ylabel="energy (eV)")
+    right.set(xlabel="distance (Å)", ylabel="attention $\\alpha_{12}$")
+    for axis in (left, right):
+        axis.legend(fontsize=7)
+        _open(axis)
+    return figure
 
 
 def _open(axis: Any) -> None:

@@ -1,4 +1,4 @@
-"""The numbers behind the paper's theory: integrals, identities, a diatomic molecule, symmetries."""
+"""Numbers for the paper's theory: integrals, identities, a diatomic molecule, symmetries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from geomatt.data.structures import Structure
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.network import GeometricAttention, pair_distances
-from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import Potential
+from geomatt.data import Structure
+from geomatt.model import Normalisation, Potential
+from geomatt.model.geometric_attention import GeometricAttention, GeometricAttentionConfig, pair_distances
 from geomatt.reproduce.shapes_training import rotation
 
 GAMMA, D_MAX = 20.0, 5.0
@@ -22,7 +20,7 @@ MORSE = {"depth_eV": 4.75, "steepness": 1.94, "length": 0.741}  # the hydrogen m
 
 
 def overlap_integral(d: np.ndarray, gamma: float = GAMMA, d_max: float = D_MAX) -> np.ndarray:
-    """∫₀^d_max exp(−γ x²) exp(−γ (d − x)²) dx: the overlap of two atomic functions along the distance."""
+    """∫₀^d_max exp(−γ x²) exp(−γ (d − x)²) dx, the overlap of two atomic functions along the distance."""
     from scipy.special import erf
 
     root = math.sqrt(2.0 * gamma)
@@ -31,13 +29,13 @@ def overlap_integral(d: np.ndarray, gamma: float = GAMMA, d_max: float = D_MAX) 
 
 
 def riemann(spacings: list[float]) -> dict[str, Any]:
-    """The network's own α^(2), with Q = K = 1 and no bias, against the integral it stands for."""
+    """α^(2) of the network with Q = K = 1 and no bias, compared with the integral it approximates."""
     d = np.linspace(0.0, 3.0, 301)
     exact = overlap_integral(d)
     curves, rows = {}, []
     for spacing in spacings:
         sums = _plain_overlap(spacing, d)
-        # The sum starts at μ = 0 with full weight; half of that first term is what it has too much.
+        # The sum has its first term, at μ = 0, with full weight; a trapezoidal sum has half of it.
         corrected = sums - 0.5 * spacing * np.exp(-GAMMA * d**2)
         far = d >= 0.6
         rows.append(
@@ -55,7 +53,7 @@ def riemann(spacings: list[float]) -> dict[str, Any]:
 def _plain_overlap(spacing: float, d: np.ndarray) -> np.ndarray:
     """α^(2)(d) of a network whose overlap module is the identity."""
     size = round(D_MAX / spacing)
-    config = ModelConfig(
+    config = GeometricAttentionConfig(
         (1,), (2,), 1, 1, overlap_features=size, gamma=GAMMA, d_max=D_MAX, spacing=spacing, bias=False
     )
     network = GeometricAttention(config).double()
@@ -64,21 +62,21 @@ def _plain_overlap(spacing: float, d: np.ndarray) -> np.ndarray:
     with torch.no_grad():
         for weight in (overlap.Q, overlap.K):
             weight.copy_(torch.eye(size, dtype=torch.float64)[None, None])
-        alpha = network.attention(_diatomic(torch.from_numpy(d)), torch.ones(len(d), 2, dtype=torch.bool))
+        alpha = network.coefficients(_diatomic(torch.from_numpy(d)), torch.ones(len(d), 2, dtype=torch.bool))
     return alpha[0][0][:, 0, 1].numpy()
 
 
 def three_atoms(samples: int, seed: int) -> dict[str, Any]:
-    """α^(3) of three atoms written out by hand, and who depends on which distance.
+    """α^(3) of three atoms written out, and the derivatives of α_ij with respect to all distances.
 
-    F^(3)(i,j) = F(0) ∘ G(d_ij) + F(d_ij) ∘ G(0) + F(d_im) ∘ G(d_mj): two terms of the pair alone and one of
-    the triangle.
+    F^(3)(i,j) = F(0) ∘ G(d_ij) + F(d_ij) ∘ G(0) + F(d_im) ∘ G(d_mj): two terms of the pair and one of the
+    triangle.
     """
     rng = np.random.default_rng(seed)
     positions = torch.from_numpy(rng.normal(size=(samples, 3, 3)))
     d = pair_distances(positions)
-    network = _network((2, 3), seed)
-    alpha = network.attention(d, torch.ones(samples, 3, dtype=torch.bool))
+    network, mask = _network((2, 3), seed), torch.ones(samples, 3, dtype=torch.bool)
+    alpha = network.coefficients(d, mask)
     overlap: Any = network.overlaps[1]
     weight, bias = overlap.folded(network.basis_at_zero())
 
@@ -91,9 +89,8 @@ def three_atoms(samples: int, seed: int) -> dict[str, Any]:
     error = (alpha[1][0][:, 0, 1] - expected).abs().max() / expected.abs().max()
     slopes = {}
     for stream, order in enumerate((2, 3)):
-        # One distance moved, the others held: what α_ij of the pair sees of the third atom.
-        free = d.detach().clone().requires_grad_()
-        value = network.attention(free, torch.ones(samples, 3, dtype=torch.bool))[stream][0][:, 0, 1].sum()
+        free = d.detach().clone().requires_grad_()  # each distance by itself
+        value = network.coefficients(free, mask)[stream][0][:, 0, 1].sum()
         (slope,) = torch.autograd.grad(value, free)
         slopes[str(order)] = {
             "own": float(slope[:, 0, 1].abs().mean()),
@@ -109,7 +106,7 @@ def morse(d: np.ndarray) -> np.ndarray:
 
 
 class PlainSelfAttention(nn.Module):
-    """The same network with softmax(q_i · k_j / √F) of the features in place of geometric attention."""
+    """Softmax attention of the features, softmax(q_i · k_j / √F), in place of geometric attention."""
 
     def __init__(self, network: GeometricAttention) -> None:
         super().__init__()
@@ -117,15 +114,15 @@ class PlainSelfAttention(nn.Module):
         self.network = network
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
 
-    def attention(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
-        """Softmax attention: the distances are given, and nothing asks for them."""
+    def coefficients(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
+        """Attention coefficients; the distances are not used."""
         v = self.network.embed(mask.long())
         scores = self.query(v) @ self.key(v).mT / math.sqrt(v.shape[-1])
         return [[scores.softmax(-1)]]
 
 
 def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str, Any]:
-    """Fit E(d) of a diatomic molecule with attention that sees the distance and with one that does not."""
+    """Fit E(d) of a diatomic molecule with geometric attention and with plain self-attention."""
     d = np.linspace(0.5, 3.0, 126)
     energy = morse(d)
     scaled = torch.from_numpy((energy - energy.mean()) / energy.std())
@@ -138,16 +135,16 @@ def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str,
         optimiser = torch.optim.Adam(model.parameters(), 3e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
         for _ in range(steps):
-            alpha = model.attention(distances[train], numbers[train] > 0)
-            error = network.atomic_energies(numbers[train], alpha).sum(-1) - scaled[train]
+            alpha = model.coefficients(distances[train], numbers[train] > 0)
+            error = network.energies_with(numbers[train], alpha).sum(-1) - scaled[train]
             optimiser.zero_grad()
             error.square().mean().backward()
             optimiser.step()
             schedule.step()
             advance(1)
         with torch.no_grad():
-            alpha = model.attention(distances, numbers > 0)
-            fitted = network.atomic_energies(numbers, alpha).sum(-1).numpy() * energy.std() + energy.mean()
+            alpha = model.coefficients(distances, numbers > 0)
+            fitted = network.energies_with(numbers, alpha).sum(-1).numpy() * energy.std() + energy.mean()
         coefficient = alpha[0][0][:, 0, 1].numpy()
         varies = np.ptp(coefficient) > 1e-9
         result[name] = {
@@ -161,71 +158,45 @@ def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str,
 
 
 def symmetries(structure: Structure, seed: int) -> list[dict[str, Any]]:
-    """How well the paper's network keeps the symmetries it has by construction, in both precisions."""
+    """Errors of symmetries that hold by construction, and of the forces, in both precisions."""
     rng = np.random.default_rng(seed)
     order, turn, shift = rng.permutation(len(structure)), rotation(rng), rng.normal(size=3) * 10.0
-    plain, unmoved = structure.positions - structure.positions.mean(0), np.arange(len(structure))
+    plain, unmoved = structure.positions - structure.positions.mean(0), np.arange(len(order))
+    mirror = np.diag([-1.0, 1.0, 1.0])
     cases = {
         "translation": (plain + shift, unmoved, np.eye(3)),
         "rotation": (plain @ turn, unmoved, turn),
-        "reflection": (plain * [-1.0, 1.0, 1.0], unmoved, np.diag([-1.0, 1.0, 1.0])),
+        "reflection": (plain @ mirror, unmoved, mirror),
         "permutation of atoms": (plain[order], order, np.eye(3)),
     }
-    rows = []
-    reference = {name: _answers(structure, plain, structure.numbers, seed, t) for name, t in _DTYPES.items()}
-    for case, (positions, index, matrix) in cases.items():
-        row: dict[str, Any] = {"symmetry": case}
-        for name, dtype in _DTYPES.items():
-            e0, f0, a0 = reference[name]
-            e1, f1, a1 = _answers(structure, positions, structure.numbers[index], seed, dtype)
-            row[name] = {
-                "energy": abs(e1 - e0) / np.abs(f0).max(),
-                "forces": np.abs(f1 - f0[index] @ matrix).max() / np.abs(f0).max(),
-                "attention": max(
-                    np.abs(y - x[np.ix_(index, index)]).max() / np.abs(x).max()
-                    for x, y in zip(a0, a1, strict=True)
-                ),
-            }
-        rows.append(row)
-    return rows + _conservation(structure, plain, reference, seed)
+    elements = tuple(int(z) for z in np.unique(structure.numbers))
+    rows: dict[str, dict[str, Any]] = {}
+    for dtype, step in (("float64", 1e-4), ("float32", 1e-2)):
+        network = _network((2, 3, 4), seed, elements, 128, 128, layers=3)
+        potential = Potential(network, Normalisation()).to(dtype=dtype)
 
+        def answer(positions: Any, index: Any = unmoved, model: Potential = potential) -> tuple[Any, ...]:
+            (found,) = model.predict([Structure(structure.numbers[index], positions)], attention=True)
+            return found.energy, found.forces, [record.matrix for record in found.attention or []]
 
-_DTYPES = {"float64": torch.float64, "float32": torch.float32}
-
-
-def _conservation(
-    structure: Structure, plain: np.ndarray, reference: dict[str, Any], seed: int
-) -> list[dict[str, Any]]:
-    """Net force, net torque, and forces against finite differences of the energy."""
-    rows: dict[str, dict[str, Any]] = {
-        name: {"symmetry": name} for name in ("net force", "net torque", "forces = −∂E/∂r")
-    }
-    for name, (_, forces, _) in reference.items():
+        energy, forces, alpha = answer(plain)
         size = np.abs(forces).max()
-        step = 1e-4 if name == "float64" else 1e-2
-        slope = np.zeros(3)
-        for axis in range(3):
-            moved = [plain.copy(), plain.copy()]
-            moved[0][0, axis] += step
-            moved[1][0, axis] -= step
-            up, down = (_answers(structure, p, structure.numbers, seed, _DTYPES[name])[0] for p in moved)
-            slope[axis] = (down - up) / (2 * step)
-        values = (forces.sum(0), np.cross(plain, forces).sum(0), slope - forces[0])
-        for row, value in zip(rows.values(), values, strict=True):
-            row[name] = {"energy": None, "forces": np.abs(value).max() / size, "attention": None}
-    return list(rows.values())
-
-
-def _answers(
-    structure: Structure, positions: np.ndarray, numbers: np.ndarray, seed: int, dtype: torch.dtype
-) -> tuple[float, np.ndarray, list[np.ndarray]]:
-    """Energy, forces and attention of a network with random weights, in normalised units."""
-    network = _network((2, 3, 4), seed, tuple(sorted(set(structure.numbers.tolist()))), 128, 128, layers=3)
-    potential = Potential(network.to(dtype), Normalisation(0.0, 1.0))
-    (answer,) = potential.predict([Structure(numbers, positions)], attention=True)
-    assert answer.forces is not None
-    assert answer.attention is not None
-    return answer.energy, answer.forces, [record.matrix for record in answer.attention]
+        for case, (positions, index, matrix) in cases.items():
+            moved, turned, permuted = answer(positions, index)
+            pairs = [(x[np.ix_(index, index)], y) for x, y in zip(alpha, permuted, strict=True)]
+            rows.setdefault(case, {})[dtype] = {
+                "energy": abs(moved - energy) / size,
+                "forces": np.abs(turned - forces[index] @ matrix).max() / size,
+                "attention": max(np.abs(y - x).max() / np.abs(x).max() for x, y in pairs),
+            }
+        steps = [step * np.outer(unmoved == 0, axis) for axis in np.eye(3)]  # of the first atom
+        slope = [(answer(plain - s)[0] - answer(plain + s)[0]) / (2 * step) for s in steps]
+        torque = np.cross(plain, forces).sum(0)
+        checks = {"net force": forces.sum(0), "net torque": torque, "forces = −∂E/∂r": slope - forces[0]}
+        for name, value in checks.items():
+            relative = np.abs(value).max() / size
+            rows.setdefault(name, {})[dtype] = {"energy": None, "forces": relative, "attention": None}
+    return [{"symmetry": name, **row} for name, row in rows.items()]
 
 
 def _network(
@@ -237,10 +208,10 @@ def _network(
     layers: int = 1,
     scale: float = 4.0,
 ) -> GeometricAttention:
-    """A network with random weights in float64; overlaps scaled up so that all orders matter."""
+    """A network with random weights in float64, with overlaps scaled up so that all orders contribute."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        config = ModelConfig(elements, orders, layers, features, overlap_features)
+        config = GeometricAttentionConfig(elements, orders, layers, features, overlap_features)
         network = GeometricAttention(config).double()
     with torch.no_grad():
         for overlap in network.overlaps:

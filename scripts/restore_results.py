@@ -1,0 +1,103 @@
+"""Turn committed results into pieces, so that a later run adds to them instead of computing them again.
+
+    python scripts/restore_results.py --data DIR --out runs/reproduce
+    geomatt reproduce table1 --data DIR --out runs/reproduce --part schnet --device cuda
+    cp runs/reproduce/table1.json results/
+
+Works for tables 1 to 3 and DNA. A result of other data or settings than today's is an error.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from geomatt.errors import GeomAttError
+from geomatt.reproduce import ExperimentSettings, dna, silent
+from geomatt.reproduce.frame import Pieces, read_json
+from geomatt.reproduce.inputs import described, load_data
+from geomatt.reproduce.md17 import Md17Study, Member
+from geomatt.training import TrainConfig
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
+
+
+def members(result: Mapping[str, Any]) -> Iterator[tuple[Member, dict[str, Any]]]:
+    """The members of a table, with their values."""
+    rows = result["rows"]
+    if result["experiment"] == "table1":
+        for kind, molecules in rows.items():
+            for molecule, folds in molecules.items():
+                for fold in folds:
+                    value = {name: item for name, item in fold.items() if name != "fold"}
+                    if kind == "formula":
+                        yield Member(molecule, fold["fold"], weighting="paper"), value
+                    else:
+                        yield Member(molecule, fold["fold"], recipe=kind), value
+        for molecule, value in result["schnet"].items():
+            yield Member(molecule, recipe="schnet"), value
+    elif result["experiment"] == "table2":
+        for row in rows:
+            yield Member(row["target"]), row["scratch"]
+            yield Member(row["target"], base=row["base"]), row["transfer"]
+    else:
+        for orders, values in rows.items():
+            for molecule, value in values.items():
+                yield Member(molecule, orders=tuple(map(int, orders.split(",")))), value
+
+
+def restore_table(study: Md17Study, result: Mapping[str, Any]) -> int:
+    """Write the pieces of a table; returns how many."""
+    for molecule, about in study.described.items():
+        require(about["fingerprint"] == result["data"][molecule]["fingerprint"], f"the data of {molecule}")
+    for recipe, settings in result["settings"]["recipes"].items():
+        stored = TrainConfig.from_dict({**settings, "device": study.settings.device})
+        require(stored == study.config(Member(study.molecules[0], recipe=recipe)), f"the {recipe} recipe")
+    found = {member: value for member, value in members(result) if value is not None}
+    for member, value in found.items():
+        study.pieces.put(member.name, study.inputs(member), value, result["pieces"][member.name])
+    for row in result["rows"] if result["experiment"] == "table2" else ():
+        name = f"untouched-{row['base']}-{row['target']}"
+        inputs = study.inputs(Member(row["target"], base=row["base"]))
+        study.pieces.put(
+            name, {**inputs, "control": "untouched base"}, row["untouched"], result["pieces"][name]
+        )
+    return len(found)
+
+
+def restore_dna(settings: ExperimentSettings, result: Mapping[str, Any]) -> int:
+    """Write the pieces of the DNA experiment; returns how many."""
+    about = described(load_data(settings, dna.DATA))
+    require(about["fingerprint"] == result["data"][dna.DATA]["fingerprint"], "the data of the dimer")
+    pieces = Pieces(settings, "dna")
+    for recipe, row in result["rows"].items():
+        config = dna.dna_config(settings, dna.FULL, recipe, dna.DATA)
+        stored = TrainConfig.from_dict({**result["settings"][recipe], "device": settings.device})
+        require(stored == config, f"the {recipe} recipe")
+        for split, value in row.items():
+            name = f"{split}-{recipe}"
+            pieces.put(name, dna.dna_inputs(config, about, split, dna.FULL), value, result["pieces"][name])
+    return sum(len(row) for row in result["rows"].values())
+
+
+def require(same: bool, what: str) -> None:
+    if not same:
+        raise GeomAttError(f"A committed result has other settings than today's code: {what} differ.")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, required=True, help="folder with md17/ and gfn2/")
+    parser.add_argument("--out", type=Path, default=Path("runs/reproduce"))
+    options = parser.parse_args()
+    settings = ExperimentSettings(data=options.data, out=options.out)
+    study = Md17Study(settings, silent)
+    for name in ("table1", "table2", "table3"):
+        print(f"{name}: {restore_table(study, read_json(RESULTS / f'{name}.json'))} models")
+    print(f"dna: {restore_dna(settings, read_json(RESULTS / 'dna.json'))} models")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""What all figures share: one style, figures without pyplot, and matrices over pairs of atoms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.files import atomic_output, require_writable
+from geomatt.errors import GeomAttError
+
+INK, FAINT, EMPTY = "#22252b", "#8a8f98", "#e4e6ea"
+# Distinguishable for colour-blind readers, in the order of use.
+SERIES = ("#2f6db5", "#d9782d", "#1b7f5c", "#8f6bb0", "#d64550")
+FORMATS = (".png", ".pdf", ".svg")
+# Without dates and versions, so that the same numbers give the same file.
+_METADATA = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}
+_STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 8,
+    "axes.titlesize": 8.5,
+    "axes.linewidth": 0.6,
+    "legend.frameon": False,
+    "svg.hashsalt": "geomatt",
+    **dict.fromkeys(("axes.edgecolor", "axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
+}
+
+
+def style() -> Any:
+    """A context in which figures are drawn and saved in the package's style."""
+    import matplotlib
+
+    return matplotlib.rc_context(_STYLE)
+
+
+def new_figure(width: float, height: float, dpi: float = 160) -> Any:
+    """A figure outside pyplot: nothing to close, and no display needed. Sizes in inches."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), dpi=dpi, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def figure_path(path: str | os.PathLike[str]) -> Path:
+    """The path of a figure; an error before anything is drawn if it cannot be written."""
+    target = require_writable(Path(path))
+    if target.suffix.lower() not in FORMATS:
+        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
+    return target
+
+
+def save_figure(figure: Any, path: str | os.PathLike[str]) -> Path:
+    """Write a figure, complete or not at all, in the format of the suffix."""
+    target = figure_path(path)
+    suffix = target.suffix.lower()
+    with atomic_output(target) as temporary:
+        figure.savefig(temporary, format=suffix[1:], metadata=_METADATA[suffix])
+    return target
+
+
+def show_matrix(
+    axis: Any, matrix: np.ndarray, colours: str, low: float | None = None, high: float | None = None
+) -> Any:
+    """A matrix over pairs of atoms as an image; the diagonal is left empty."""
+    import matplotlib
+
+    shown = np.ma.masked_array(matrix, np.eye(len(matrix), dtype=bool))
+    colour_map = matplotlib.colormaps[colours].with_extremes(bad=EMPTY)
+    return axis.imshow(shown, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest")
+
+
+def frame_cells(axis: Any, cells: Any, colour: str = INK, width: float = 0.6) -> None:
+    """Frames around cells (i, j) of a matrix that is shown as an image."""
+    from matplotlib.collections import PatchCollection
+    from matplotlib.patches import Rectangle
+
+    boxes = [Rectangle((j - 0.5, i - 0.5), 1, 1) for i, j in cells]
+    axis.add_collection(PatchCollection(boxes, facecolor="none", edgecolor=colour, linewidth=width))
+
+
+def label_atoms(axis: Any, symbols: Sequence[str], rows: bool = True) -> None:
+    """Symbols along both sides, or along the bottom alone; only some where there is no room for all."""
+    stride = -(-len(symbols) // 36)
+    ticks = range(0, len(symbols), stride)
+    names = [symbols[i] + (str(i) if stride > 1 else "") for i in ticks]
+    size = 7 if len(ticks) <= 12 else 5
+    axis.set_xticks(ticks, names, fontsize=size, rotation=90 if stride > 1 else 0)
+    axis.set_yticks(ticks, names if rows else [""] * len(ticks), fontsize=size)
+    axis.tick_params(length=0, pad=1.5)

@@ -1,0 +1,86 @@
+"""How well attention ranks pairs of atoms, frame by frame."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from geomatt.analysis import auroc, average_precision, symmetrised
+from geomatt.data import Batch, Dataset, collate
+from geomatt.model import AttentionRecord, Network
+
+CHUNK = 50  # frames in a batch
+BINS = np.arange(0.5, 20.01, 0.02)  # Å, for the variance that distance explains
+CURVE = np.arange(0.0, 6.001, 0.05)  # Å, where α of order 2 is drawn as a function of distance
+
+
+@dataclass(frozen=True)
+class PairStrengths:
+    """|α| of every record, both directions averaged, for the pairs i < j of every frame."""
+
+    records: list[AttentionRecord[Any]]  # without their matrices
+    strength: np.ndarray  # (frames, records, pairs)
+    distance: np.ndarray  # (frames, pairs), Å
+
+
+def pair_strengths(
+    network: Network, frames: Dataset, advance: Callable[[int], None] = lambda done: None
+) -> PairStrengths:
+    """Attention and distances of the pairs of atoms; all frames must have the same atoms."""
+    i, j = np.triu_indices(len(frames[0]), 1)
+    records: list[AttentionRecord[Any]] = []
+    strength, distance = [], []
+    for start in range(0, len(frames), CHUNK):
+        part = list(frames[start : start + CHUNK])
+        with torch.no_grad():
+            found = network.attention(collate(part, network.dtype, network.device))
+        records = [record.with_matrix(None) for record in found]
+        matrices = [record.matrix.double().cpu().numpy() for record in found]  # (B, N, N) each
+        for b, structure in enumerate(part):
+            strength.append([symmetrised(matrix[b])[i, j] for matrix in matrices])
+            distance.append(np.linalg.norm(structure.positions[i] - structure.positions[j], axis=-1))
+        advance(len(part))
+    return PairStrengths(records, np.array(strength), np.array(distance))
+
+
+def ranking(truth: np.ndarray, strength: np.ndarray) -> dict[str, float]:
+    """Mean and standard deviation over frames of how well (frames, pairs) ranks the true pairs first."""
+    precision = [average_precision(truth, s) for s in strength]
+    area = [auroc(truth, s) for s in strength]
+    return {
+        "ap": float(np.mean(precision)),
+        "ap_spread": float(np.std(precision)),
+        "auroc": float(np.mean(area)),
+        "auroc_spread": float(np.std(area)),
+    }
+
+
+def explained_by_distance(strength: np.ndarray, distance: np.ndarray) -> float:
+    """Share of the variance of |α| over all pairs and frames that is explained by a function of distance.
+
+    The prediction for a pair is the mean of the other pairs in its bin of 0.02 Å.
+    """
+    which = np.digitize(distance.ravel(), BINS)
+    value = strength.ravel()
+    count = np.bincount(which)
+    total = np.bincount(which, value)
+    shared = count[which] > 1
+    others = (total[which] - value)[shared] / (count[which][shared] - 1)
+    rest = np.mean((value[shared] - others) ** 2)
+    variance = value[shared].var()
+    return float(max(0.0, 1.0 - rest / variance)) if variance > 0 else 1.0
+
+
+def alpha_curves(network: Network) -> Mapping[str, Any]:
+    """α of order 2 of every layer as a function of the distance between two atoms."""
+    positions = torch.zeros(len(CURVE), 2, 3, dtype=network.dtype, device=network.device)
+    positions[:, 1, 0] = torch.from_numpy(CURVE)
+    numbers = network.elements[:1].expand(len(CURVE), 2)  # the same for all elements
+    with torch.no_grad():
+        records = network.attention(Batch(numbers, positions))
+    alpha = [np.round(r.matrix[:, 0, 1].cpu().numpy(), 5) for r in records if r.order == 2]
+    return {"distance": CURVE.round(3), "alpha": alpha}
