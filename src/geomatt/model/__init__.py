@@ -6,7 +6,7 @@ from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from geomatt.model.committee import Committee
-    from geomatt.model.files import load, save
+    from geomatt.model.files import check_device, load, save
     from geomatt.model.interface import AttentionRecord, Engine, Evaluation, Network
     from geomatt.model.normalisation import Normalisation
     from geomatt.model.potential import AnyPotential, Output, Potential, Prediction
@@ -25,6 +25,7 @@ _MODULES = {
     "Output": "potential",
     "Potential": "potential",
     "Prediction": "potential",
+    "check_device": "files",
     "load": "files",
     "network_class": "registry",
     "network_config": "registry",

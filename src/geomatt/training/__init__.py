@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from geomatt.training.loop import TrainCallback, TrainProgress, train, train_together
     from geomatt.training.loss import Loss
     from geomatt.training.members import train_members
+    from geomatt.training.record import commit, hardware
     from geomatt.training.run import Job, TrainResult
     from geomatt.training.step import Stepper, normalised
 
@@ -22,6 +23,8 @@ _MODULES = {
     "TrainConfig": "config",
     "TrainProgress": "loop",
     "TrainResult": "run",
+    "commit": "record",
+    "hardware": "record",
     "normalised": "step",
     "resolve": "config",
     "train": "loop",
