@@ -14,6 +14,4 @@ for record in records:
     strongest[range(len(molecule)), range(len(molecule))] = 0.0
     i, j = divmod(int(abs(strongest).argmax()), len(molecule))
     precision = scores[record.label].average_precision
-    print(
-        f"{record.label:14} strongest pair {i}–{j}: {strongest[i, j]:+.3f}   bonds {precision:.2f}"
-    )
+    print(f"{record.label:14} strongest pair {i}–{j}: {strongest[i, j]:+.3f}   bonds {precision:.2f}")

@@ -4,51 +4,37 @@ import dataclasses
 import importlib.util
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
-from conftest import random_atoms, small_network
-from oracle import oracle_energy_and_forces
+from scripts_path import load_script
 from typer.testing import CliRunner
 
-from geomatt.bench import Settings, run_bench
-from geomatt.bench.floor import Ceilings, Work, energy_and_forces, parameter_count, training_step
-from geomatt.bench.literal import literal_energies_and_forces
-from geomatt.bench.page import performance_page
-from geomatt.bench.peers import near_pairs, schnet
+from geomatt.bench import BenchReport, BenchSettings, read_result, run_bench
+from geomatt.bench.floor import Ceilings, GeometricAttentionWork, Work, work_of
+from geomatt.bench.peers import literal, near_pairs, schnet
 from geomatt.bench.plot import curves_plot, scaling_plot
-from geomatt.bench.result import Bench, Check, Row, read_result
-from geomatt.bench.systems import ASPIRIN, SMALLEST_DISTANCE, aspirin_frames, random_matter
-from geomatt.bench.timing import Contender, Ratio, Timing, measure
-from geomatt.bench.training import new_network
+from geomatt.bench.report import BenchRow, Check
+from geomatt.bench.settings import parse_model
+from geomatt.bench.systems import ASPIRIN, ELEMENTS, SMALLEST_DISTANCE, aspirin_frames, random_matter
+from geomatt.bench.timing import Contender, Ratio, Timing, measure, silent
+from geomatt.bench.workbench import Workbench
 from geomatt.cli import app
+from geomatt.data import Batch
 from geomatt.errors import GeomAttError
+from geomatt.model import new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
-from geomatt.model.geometric_attention.network import GeometricAttention
 
-ROOT = Path(__file__).parents[2]
-QUICK = dataclasses.replace(
-    Settings.of("cpu", quick=True), frames=10, rounds=2, features=4, overlap_features=8
-)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-def test_literal_is_the_oracle(bias):
-    network = small_network(orders=(2, 3, 4), bias=bias)
-    numbers, positions = random_atoms(5)
-    energy, forces = literal_energies_and_forces(network, numbers, positions[None])
-    expected, expected_forces, _ = oracle_energy_and_forces(
-        network.state_dict(), network.config, numbers.tolist(), positions
-    )
-    torch.testing.assert_close(energy[0], expected, rtol=1e-7, atol=0)  # ln 2 is stored in float32
-    torch.testing.assert_close(forces[0], expected_forces, rtol=1e-9, atol=1e-12)
+QUICK = dataclasses.replace(BenchSettings.of("cpu", quick=True), frames=10, rounds=2)
 
 
 def test_contenders_run_in_turns():
     calls: list[str] = []
-    contenders = [Contender(name, lambda name=name: calls.append(name), 2) for name in "ab"]
-    timings = measure(contenders, [3, 1], "cpu", lambda done: None)
+    contenders = [
+        Contender(name, lambda name=name: calls.append(name), 2, rounds)
+        for name, rounds in (("a", 3), ("b", 1))
+    ]
+    timings = measure("", contenders, "cpu")
     assert "".join(calls) == "ab" + "ab" + "aa"  # a warm-up, then rounds
     assert [len(t.seconds) for t in timings] == [3, 1]
 
@@ -63,21 +49,32 @@ def test_operations_of_the_paper_model():
     config = GeometricAttentionConfig(
         (1,), orders=(2, 3), layers=1, features=4, overlap_features=8, d_max=1.0, spacing=0.1
     )
-    work = energy_and_forces(config, atoms=3)
+    counts = GeometricAttentionWork(config, weights=1000)
+    work = counts.energy_and_forces(atoms=3)
     pairs, channels, basis = 6, 1 + 2 * 4, 10
     assert work.operations["overlaps"] == 2 * 2 * pairs * channels * basis
     assert work.operations["chains"] == 3 * 2 * 4 * 27
     assert work.operations["streams"] == 3 * 2 * (2 * 9 * 4) + 2 * (2 * 3 * 16)
-    twice = training_step(config, 3, 2).operations
-    once = training_step(config, 3, 1).operations
+    assert work.bytes["weights"] == 4000
+    twice = counts.training_step(3, 2).operations
+    once = counts.training_step(3, 1).operations
     assert all(twice[part] == (1 if part == "Adam" else 2) * once[part] for part in once)
-    assert parameter_count(config) == sum(p.numel() for p in GeometricAttention(config).parameters())
+
+
+def test_work_is_counted_where_somebody_has_counted_it():
+    network = new_network("geomatt", {"layers": 1}, (1,))
+    work = work_of(network, "training_step", 3, 2)
+    assert work is not None
+    assert work.operations["Adam"] == 12 * sum(p.numel() for p in network.parameters())
+    pytest.importorskip("torch_geometric")
+    assert work_of(new_network("schnet", {}, (1,)), "training_step", 3, 2) is None
 
 
 def test_floor_is_the_larger_limit():
     ceilings = Ceilings(matmul=100.0, copy=10.0)
     assert ceilings.floor(Work({"a": 100.0, "b": 100.0}, {"x": 10.0})) == 2.0
     assert ceilings.floor(Work({"a": 100.0}, {"x": 30.0})) == 3.0
+    assert ceilings.floor(Work({"a": 100.0, "b": 100.0}, {"x": 10.0}).share(4)) == 0.5
 
 
 def test_check_knows_its_direction():
@@ -86,15 +83,14 @@ def test_check_knows_its_direction():
 
 
 def test_systems():
-    workload = aspirin_frames(7, 3)
-    assert len(ASPIRIN) == 21
-    assert workload.positions.shape == (7, 21, 3)
-    assert [len(b) for b in workload.batches] == [3, 3]
+    frames = aspirin_frames(7, atoms=9, pad_to=12)
+    assert frames.positions.shape == (7, 12, 3)
+    assert frames.atoms.tolist() == [9] * 7
+    assert not frames.positions[:, 9:].any()
     assert sorted(z for z, *_ in ASPIRIN) == [1] * 8 + [6] * 9 + [8] * 4
-    numbers, positions = random_matter(300)
-    distances = torch.pdist(torch.from_numpy(positions))
-    assert float(distances.min()) >= SMALLEST_DISTANCE
-    assert set(numbers.tolist()) == {1, 6, 7, 8}
+    matter = random_matter(300)
+    assert float(torch.pdist(matter.positions[0]).min()) >= SMALLEST_DISTANCE
+    assert set(matter.numbers[0].tolist()) == {1, 6, 7, 8}
 
 
 def test_near_pairs_stay_within_structures():
@@ -102,32 +98,57 @@ def test_near_pairs_stay_within_structures():
     assert near_pairs(positions).T.tolist() == [[0, 1], [1, 0], [3, 4], [4, 3]]
 
 
-def test_schnet_forces_are_derivatives():
+def test_baseline_is_the_wrapped_schnet():
+    """On pairs within the cutoff it gives the energies and forces that the network gives on all pairs."""
     pytest.importorskip("torch_geometric")
-    workload = aspirin_frames(4, 2, dtype=torch.float64)
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.float64)
-    try:
-        peer = schnet(workload)
-    finally:
-        torch.set_default_dtype(torch.float32)
-    positions = workload.positions[0]
-    _, forces = peer.energy_and_forces(positions)
-    step = torch.zeros_like(positions)
-    step[3, 1] = 1e-5
-    up, down = (peer.energy_and_forces(positions + sign * step)[0] for sign in (1, -1))
-    assert float(forces[3, 1]) == pytest.approx(float(down - up) / 2e-5, rel=1e-5)
+    frames = aspirin_frames(4, dtype=torch.float64)
+    peer = schnet(frames, 2)
+    energy, forces = peer.evaluator(frames.positions)()
+    network = new_network("schnet", {}, ELEMENTS, dtype=torch.float64)
+    found = network.engine().evaluate(network.stacked(), Batch(frames.numbers, frames.positions).as_member())
+    torch.testing.assert_close(energy, found.energy[0], rtol=1e-10, atol=0)
+    torch.testing.assert_close(forces, found.forces[0], rtol=1e-8, atol=1e-12)
+
+
+def test_peers_learn():
+    """Training steps of a peer lower its loss on frames it has seen."""
+    frames = aspirin_frames(4)
+    network = new_network("geomatt", {"layers": 1, "features": 8, "overlap_features": 16}, ELEMENTS)
+    peer = literal(network, frames, 2)
+
+    def error() -> float:
+        energy, forces = peer.evaluator(frames.positions)()
+        return float((energy - frames.energy).square().mean() + (forces - frames.forces).square().mean())
+
+    before = error()
+    for _ in range(20):
+        peer.training_step()
+    assert error() < before
 
 
 def test_missing_baseline_says_what_to_install(monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(GeomAttError, match=r"pip install geomatt\[bench\]"):
-        schnet(aspirin_frames(2, 2))
+    monkeypatch.setitem(sys.modules, "torch_geometric.nn.models", None)
+    with pytest.raises(GeomAttError, match=r"pip install 'geomatt\[bench\]'"):
+        schnet(aspirin_frames(2), 2)
 
 
-def test_unknown_suite():
-    with pytest.raises(GeomAttError, match="train, infer"):
-        run_bench(QUICK, ["speed"])
+def test_networks_with_their_settings():
+    assert parse_model("geomatt") == ("geomatt", {})
+    assert parse_model("geomatt:features=64,bias=False") == ("geomatt", {"features": 64, "bias": False})
+    with pytest.raises(GeomAttError, match="Write them as"):
+        parse_model("geomatt:features=wide")
+    bench = Workbench(BenchSettings(), "geomatt:features=12,layers=1", BenchReport({}), silent)
+    first, again = bench.network((1,)), bench.network((1,))
+    assert (first.config.features, first.config.layers) == (12, 1)
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "suite", "match"), [("geomatt", "speed", "train, infer"), ("?", "train", "Unknown")]
+)
+def test_unknown_names(model, suite, match):
+    with pytest.raises(GeomAttError, match=match):
+        run_bench(dataclasses.replace(QUICK, models=(model,)), [suite])
 
 
 def test_interrupt_keeps_what_was_measured(monkeypatch):
@@ -144,7 +165,7 @@ def test_interrupt_keeps_what_was_measured(monkeypatch):
 def test_quick_run(tmp_path, monkeypatch):
     """All suites from the command line: tables, result file, picture, and a page made from them."""
     pytest.importorskip("torch_geometric")
-    monkeypatch.setattr(Settings, "of", classmethod(lambda cls, device, quick: QUICK))
+    monkeypatch.setattr(BenchSettings, "of", classmethod(lambda cls, device, quick, models: QUICK))
     file, picture = tmp_path / "bench.json", tmp_path / "scaling.png"
     answer = CliRunner().invoke(app, ["bench", "--quick", "--json", str(file), "--plot", str(picture)])
     assert answer.exit_code == 0, answer.output
@@ -155,58 +176,75 @@ def test_quick_run(tmp_path, monkeypatch):
     result = read_result(file)
     assert result["complete"]
     assert {"hardware", "commit", "versions", "threads"} <= set(result["machine"])
-    assert {row["suite"] for row in result["rows"]} == {"train", "infer", "members", "scaling"}
+    suites = {"train", "single point", "throughput", "members", "scaling"}
+    suites |= {"dynamics"} if importlib.util.find_spec("ase") else set()
+    assert {row["suite"] for row in result["rows"]} == suites
     for row in result["rows"]:
         assert row["ours"]["seconds"]
         assert row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"]
+    assert {e["path"] for e in result["exactness"]} == {"dense", "pairs", "sparse", "training step"}
     for entry in result["exactness"]:
         goal = 1e-10 if entry["dtype"] == "float64" else 1e-3
         assert max(entry["energy"], entry["forces"]) < goal, entry
     assert {p["path"] for p in result["scaling"]} == {"dense", "sparse"}
     assert all(p["memory"] >= 0 for p in result["scaling"])
 
-    page = performance_page({"bench.json": result}, "scaling.png", "learning.png")
+    page = load_script("make_performance_page").performance_page({"bench.json": result})
     assert "PyG SchNet" in page
     assert result["machine"]["hardware"] in page
     scaling_plot([result, result], tmp_path / "both.svg")
 
 
-def test_fast_path_and_literal_equations_learn_the_same(tmp_path):
-    """From the same weights, on the same batches: curves that lie over each other, in file and picture."""
+def test_any_network_can_be_measured(monkeypatch):
+    """SchNet has neither named engines nor counted work nor a radius; all suites measure it all the same."""
+    pytest.importorskip("torch_geometric")
+    monkeypatch.setattr(sys.modules["geomatt.bench.scaling"], "_memory", lambda bench, case: None)
+    settings = dataclasses.replace(QUICK, models=("schnet",), molecules=(5,))
+    result = run_bench(settings, ["train", "infer", "members", "scaling"])
+    assert result.complete
+    assert {row.ours.name for row in result.rows} == {"schnet", "schnet, together"}
+    assert all(row.floor is None for row in result.rows)
+    assert {e.path for e in result.exactness} == {"auto", "training step"}
+    assert {(p.path, p.floor_times) for p in result.scaling} == {("dense", None)}
+
+
+def test_fast_engine_and_automatic_differentiation_learn_the_same(tmp_path):
+    """From the same weights, on the same batches: curves that agree, in file and picture."""
     result = run_bench(dataclasses.replace(QUICK, curve_epochs=3), ["curves"])
-    ours, literal = result.curves
-    assert (ours.name, literal.name) == ("geomatt", "literal")
+    ours, slow = result.curves
+    assert (ours.name, slow.name) == ("geomatt", "literal")
     assert len(ours.forces) == 3
-    assert ours.forces == pytest.approx(literal.forces, rel=1e-3)
-    assert ours.energy == pytest.approx(literal.energy, rel=1e-2)
+    assert ours.forces == pytest.approx(slow.forces, rel=1e-3)
+    assert ours.energy == pytest.approx(slow.energy, rel=1e-2)
     result.save(tmp_path / "curves.json")
     found = read_result(tmp_path / "curves.json")
     curves_plot(found, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").stat().st_size > 10_000
-    assert "learning.png" in performance_page({"curves.json": found}, "scaling.png", "learning.png")
-    with pytest.raises(GeomAttError, match="--suite scaling"):
+    page = load_script("make_performance_page").performance_page({"curves.json": found})
+    assert "learning.png" in page
+    with pytest.raises(GeomAttError, match="suite scaling"):
         scaling_plot([found], tmp_path / "scaling.png")
 
 
 def test_row_in_the_file_carries_its_verdict(tmp_path):
-    row = Row("train", "step", Timing("geomatt", (1.0,)), Timing("x", (3.0,)), (Check("a", 3.0, 2.0, False),))
-    bench = Bench({}, {}, rows=[row])
-    bench.save(tmp_path / "r.json")
+    row = BenchRow(
+        "train", "step", Timing("geomatt", (1.0,)), Timing("x", (3.0,)), [Check("a", 3.0, 2.0, False)]
+    )
+    report = BenchReport({}, {}, rows=[row])
+    report.save(tmp_path / "r.json")
     saved = json.loads((tmp_path / "r.json").read_text())["rows"][0]
     assert saved["ratio"]["median"] == 3.0
     assert saved["checks"][0]["met"] is True
 
 
+def test_targets_of_a_row():
+    bench = Workbench(BenchSettings(), "geomatt", BenchReport({}), silent)
+    bench.add("single point", "step", Timing("geomatt", (1.0,)), Timing("PyG SchNet", (5.0,)))
+    bench.add("single point", "step", Timing("geomatt", (1.0,)), Timing("literal", (5.0,)))
+    assert [[(c.goal, c.met) for c in row.checks] for row in bench.report.rows] == [[(4.5, True)], []]
+
+
 def test_page_is_made_from_the_committed_results():
-    files = sorted((ROOT / "results").glob("bench_*.json"))
-    page = ROOT / "docs" / "performance.md"
-    if not files:
-        assert not page.exists()
-        return
-    results = {f"results/{file.name}": read_result(file) for file in files}
-    assert page.read_text(encoding="utf-8") == performance_page(results, "scaling.png", "learning.png")
-
-
-def test_network_is_reproducible():
-    a, b = (new_network(QUICK.config((1,)), "cpu", 3).state_dict() for _ in range(2))
-    assert all(torch.equal(a[name], b[name]) for name in a)
+    script = load_script("make_performance_page")
+    page = script.ROOT / "docs" / "performance.md"
+    assert page.read_text(encoding="utf-8") == script.performance_page(script.committed_results())

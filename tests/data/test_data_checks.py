@@ -167,7 +167,9 @@ def test_outliers_are_named(good: Dataset, kind: str, size: int) -> None:
     (warning,) = check_labels(data)
     assert f"1 of {size} structures are outliers: structure 7 (" in warning
     assert "`drop_outliers`" in warning
-    assert {"energy": "energy +1", "forces": "times the typical", "positions": "0.017 Å apart"}[kind] in warning
+    assert {"energy": "energy +1", "forces": "times the typical", "positions": "0.017 Å apart"}[
+        kind
+    ] in warning
     assert list(find_outliers(data)) == [7]
     kept, outliers = drop_outliers(data)
     assert len(kept) == size - 1

@@ -1,7 +1,7 @@
-"""Timings as ratios against peers of the same run, and how far each is from what the machine can do."""
+"""Timings as ratios against other packages in the same run, and in relation to what the machine can do."""
 
-from geomatt.bench.result import Bench
+from geomatt.bench.report import BenchReport, read_result
 from geomatt.bench.run import SUITES, run_bench
-from geomatt.bench.settings import Settings
+from geomatt.bench.settings import BenchSettings
 
-__all__ = ["SUITES", "Bench", "Settings", "run_bench"]
+__all__ = ["SUITES", "BenchReport", "BenchSettings", "read_result", "run_bench"]

@@ -1,146 +1,107 @@
-"""Every fast path against the literal equations in float64."""
+"""Every engine of a network against automatic differentiation in float64."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
 
-from geomatt.bench.literal import literal_energies_and_forces
-from geomatt.bench.result import Bench, Check, Exactness
-from geomatt.bench.settings import Settings
-from geomatt.bench.stage import Stage
-from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames, random_matter
-from geomatt.bench.training import Trainee, new_network
-from geomatt.data.batch import Batch
-from geomatt.model.geometric_attention.inference import Evaluator, Path
-from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.training.loss import Loss
+from geomatt.bench.report import Check, Exactness
+from geomatt.bench.systems import MATTER, random_matter
+from geomatt.bench.workbench import Workbench
+from geomatt.data import Batch
+from geomatt.model import Network, Normalisation, Potential
+from geomatt.training import Loss, Stepper
 
-DTYPES = (torch.float64, torch.float32)
 GOALS = {torch.float64: 1e-6, torch.float32: 1e-4}
-PATHS: tuple[Path, ...] = ("dense", "sparse")
-LITERAL = "literal, float64"
+REFERENCE = "autograd"
 
 
-def molecule_exactness(bench: Bench, settings: Settings, stage: Stage) -> None:
-    """Aspirin: both paths of evaluation, and the training step's loss and gradient."""
-    workload = aspirin_frames(
-        settings.batch, settings.batch, seed=settings.seed, device=settings.device, dtype=torch.float64
-    )
-    network = new_network(settings.config(ELEMENTS), settings.device, settings.seed).double()
-    system = f"aspirin, {workload.atoms} atoms"
-    with stage("exactness", 2 + len(PATHS) * len(DTYPES)) as advance:
-        energies, forces = literal_energies_and_forces(network, workload.numbers, workload.positions)
-        numbers = workload.numbers.expand(settings.batch, -1)
-        for path in PATHS:
-            for dtype in DTYPES:
-                found = _infer(network, numbers, workload.positions, path, dtype)
-                bench.exactness.append(
-                    _entry(path, system, dtype, LITERAL, energies, forces, found, settings.quick)
-                )
-                advance(1)
-        for dtype in DTYPES:
-            bench.exactness.append(_gradient(network, workload, system, dtype, settings))
+def molecule_exactness(bench: Workbench) -> None:
+    """Aspirin: energies and forces by every engine, and loss and gradient of a training step."""
+    frames = bench.frames(bench.settings.batch, dtype=torch.float64)
+    network, system = bench.network().double(), f"aspirin, {frames.numbers.shape[1]} atoms"
+    with bench.stage(f"exactness, {bench.model}", 2) as advance:
+        _compare(bench, network, frames, system)
+        advance(1)
+        true_loss, gradient = _step(network, frames, REFERENCE)
+        for dtype in GOALS:
+            loss, own = _step(copy.deepcopy(network).to(dtype), _cast(frames, dtype), "auto")
+            errors = (abs(loss - true_loss) / true_loss, float((own - gradient).norm() / gradient.norm()))
+            _add(bench, "training step", system, dtype, REFERENCE, errors)
+        advance(1)
+
+
+def matter_exactness(bench: Workbench) -> None:
+    """Random matter: a small piece against automatic differentiation, a larger one against all pairs."""
+    small, large = bench.settings.exact_sizes
+    variants = [bench.with_radius, *([{}] if bench.with_radius else [])]
+    cases = [(atoms, variant) for atoms in (small, large) for variant in variants]
+    with bench.stage(f"exactness of random matter, {bench.model}", len(cases)) as advance:
+        for atoms, variant in cases:
+            matter = random_matter(atoms, seed=bench.settings.seed, device=bench.settings.device)
+            network = bench.network(MATTER, **variant).double()
+            said = "".join(f", {name} {value}" for name, value in variant.items())
+            reference = REFERENCE if atoms == small or "dense" not in network.engines() else "dense"
+            # Features of a network without a radius grow with the number of atoms: float32 is too coarse.
+            dtypes = [torch.float64] if network.radius is None and bench.with_radius else GOALS
+            try:
+                _compare(bench, network, matter, f"random matter, {atoms} atoms{said}", reference, dtypes)
+            except torch.OutOfMemoryError:
+                bench.report.notes.append(f"Not enough memory for the exactness of {atoms} atoms{said}.")
+                torch.cuda.empty_cache()
             advance(1)
 
 
-def matter_exactness(bench: Bench, settings: Settings, stage: Stage) -> None:
-    """Random matter: a small piece against the literal equations, a larger one against all pairs."""
-    small, large = settings.exact_sizes
-    cases = [(small, bias) for bias in (False, True)] + [(large, bias) for bias in (False, True)]
-    with stage("exactness of random matter", len(cases)) as advance:
-        for atoms, bias in cases:
-            z, r = random_matter(atoms, settings.seed)
-            numbers = torch.from_numpy(z).to(settings.device)[None]
-            positions = torch.from_numpy(r).to(settings.device)[None]
-            config = settings.config((1, 6, 7, 8), bias=bias)
-            network = new_network(config, settings.device, settings.seed).double()
-            system = f"random matter, {atoms} atoms, {'with' if bias else 'without'} bias"
-            if atoms == small:
-                reference = LITERAL
-                energies, forces = literal_energies_and_forces(network, numbers[0], positions)
-            else:
-                reference = "dense, float64"
-                try:
-                    energies, forces = _infer(network, numbers, positions, "dense", torch.float64)
-                except torch.OutOfMemoryError:
-                    bench.notes.append(f"Exactness of {system} was not measured: too large for all pairs.")
-                    torch.cuda.empty_cache()
-                    advance(1)
-                    continue
-            for path in PATHS if atoms == small else PATHS[1:]:
-                # With a bias features grow with the number of atoms: float32 is not promised there.
-                for dtype in DTYPES[:1] if bias else DTYPES:
-                    found = _infer(network, numbers, positions, path, dtype)
-                    bench.exactness.append(
-                        _entry(path, system, dtype, reference, energies, forces, found, settings.quick)
-                    )
-            advance(1)
-
-
-def _infer(
-    network: GeometricAttention, numbers: Tensor, positions: Tensor, path: Path, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
-    """Energies (B,) and forces (B, N, 3) by one path in one precision."""
-    batch = Batch(numbers, positions.to(dtype))
-    found = Evaluator(copy.deepcopy(network).to(dtype))(batch, forces=True, attention=False, path=path)
-    assert found.forces is not None
-    return found.atomic.double().sum(-1), found.forces.double()
-
-
-def _gradient(
-    network: GeometricAttention, workload: Workload, system: str, dtype: torch.dtype, settings: Settings
-) -> Exactness:
-    """Loss and gradient of a training step; Adam's first average after one step is (1 − β₁) of it."""
-    reference = copy.deepcopy(network)
-    energies, forces = literal_energies_and_forces(
-        reference, workload.numbers, workload.positions, create_graph=True
-    )
-    atoms = torch.full((settings.batch,), workload.atoms, device=workload.device)
-    loss = Loss()(energies - workload.energy, forces - workload.forces, atoms)
-    gradient = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(reference.parameters()))])
-
-    narrow = Workload(
-        workload.numbers,
-        workload.positions.to(dtype),
-        workload.energy.to(dtype),
-        workload.forces.to(dtype),
-        workload.batches,
-    )
-    trainee = Trainee([narrow], [copy.deepcopy(network).to(dtype)], settings.batch)
-    order = torch.arange(settings.batch, device=workload.device)[None]
-    sums = trainee.stepper.run_epoch(order, settings.batch, [0.0])
-    own_loss, true_loss = sums.per_member()[0][0] / settings.batch, float(loss.detach())
-    own = trainee.stepper.state(0)["first"].double() / (1.0 - trainee.stepper.betas[0])
-    by_loss = abs(own_loss - true_loss) / true_loss
-    by_gradient = float((own - gradient).norm() / gradient.norm())
-    return _judged("training step", system, dtype, LITERAL, by_loss, by_gradient, settings.quick)
-
-
-def _entry(
-    path: str,
+def _compare(
+    bench: Workbench,
+    network: Network,
+    batch: Batch,
     system: str,
-    dtype: torch.dtype,
-    reference: str,
-    energies: Tensor,
-    forces: Tensor,
-    found: tuple[Tensor, Tensor],
-    quick: bool,
-) -> Exactness:
-    energy = float(((found[0] - energies).abs() / energies.abs()).max())
-    force = float((found[1] - forces).abs().max() / forces.square().mean().sqrt())
-    return _judged(path, system, dtype, reference, energy, force, quick)
+    reference: str = REFERENCE,
+    dtypes: Iterable[torch.dtype] = tuple(GOALS),
+) -> None:
+    """Energies and forces of one batch by all engines."""
+    energies, forces = _evaluate(network, batch, reference)
+    # "pairs" is "dense" for systems so large that "dense" is the reference.
+    left_out = ("auto", REFERENCE) if reference == REFERENCE else ("auto", REFERENCE, "dense", "pairs")
+    for engine in [name for name in network.engines() if name not in left_out] or ["auto"]:
+        for dtype in dtypes:
+            energy, own = _evaluate(copy.deepcopy(network).to(dtype), _cast(batch, dtype), engine)
+            by_energy = float(((energy - energies).abs() / energies.abs()).max())
+            by_forces = float((own - forces).abs().max() / forces.square().mean().sqrt())
+            _add(bench, engine, system, dtype, reference, (by_energy, by_forces))
 
 
-def _judged(
-    path: str, system: str, dtype: torch.dtype, reference: str, energy: float, force: float, quick: bool
-) -> Exactness:
-    goal = GOALS[dtype]
-    checks = () if quick else (Check("energy", energy, goal, True), Check("forces", force, goal, True))
-    return Exactness(path, system, _name(dtype), reference, energy, force, checks)
+def _evaluate(network: Network, batch: Batch, engine: str) -> tuple[Tensor, Tensor]:
+    """Energies and forces in float64."""
+    output = Potential(network, Normalisation(), engine=engine).evaluate(batch, keep=True)
+    assert output.forces is not None
+    return output.energy, output.forces.double()
 
 
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
+def _step(network: Network, frames: Batch, engine: str) -> tuple[float, Tensor]:
+    """Loss and gradient of a training step on all frames."""
+    stepper = Stepper([network], frames.as_member(), Loss(), engine=engine)
+    order = torch.arange(len(frames), device=frames.numbers.device)[None]
+    sums = stepper.run_epoch(order, len(frames), [0.0])
+    return sums.per_member()[0][0] / len(frames), stepper.gradient(order)[0].double()
+
+
+def _cast(batch: Batch, dtype: torch.dtype) -> Batch:
+    return batch.apply(lambda x: x.to(dtype) if x.is_floating_point() else x)
+
+
+def _add(
+    bench: Workbench, path: str, system: str, dtype: torch.dtype, reference: str, errors: tuple[float, float]
+) -> None:
+    goals = [] if bench.settings.quick else [GOALS[dtype]] * 2
+    checks = [
+        Check(w, e, goal, True) for w, e, goal in zip(("energy", "forces"), errors, goals, strict=False)
+    ]
+    name = str(dtype).removeprefix("torch.")
+    bench.report.exactness.append(
+        Exactness(path, system, name, f"{reference}, float64", *errors, bench.model, checks)
+    )

@@ -1,21 +1,22 @@
-"""The least a machine could need: operations and bytes counted, against its two ceilings measured.
+"""The least a machine could need: operations and bytes of a step, and the machine's two ceilings, measured.
 
-Counted is the algebra of `dense.program` and `sparse.program` with all basis functions: k = 2
-collapsed, every pair of atoms once, one multiplication and one addition as two operations. Bytes are those
-that must move even if every intermediate number stayed in the caches: weights, their averages in Adam,
-positions, labels and results. The larger of the two times is the floor.
+Counted is the algebra of the network's engines with all basis functions: k = 2 collapsed, every pair of atoms
+once, one multiplication and one addition as two operations. Bytes are those that must move even if every
+intermediate number stayed in the caches: weights, their averages in Adam, positions, labels and results. The
+larger of the two times is the floor.
 """
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
-from geomatt.model.geometric_attention.config import ModelConfig
-from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.bench.timing import clock
+from geomatt.model import Network
+from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 
 FLOAT = 4  # bytes
 
@@ -27,16 +28,13 @@ class Work:
     operations: dict[str, float]
     bytes: dict[str, float]
 
-    @property
-    def total_operations(self) -> float:
-        return sum(self.operations.values())
-
-    @property
-    def total_bytes(self) -> float:
-        return sum(self.bytes.values())
+    def share(self, count: int) -> Work:
+        """One of `count` equal parts."""
+        parts = ({name: value / count for name, value in t.items()} for t in (self.operations, self.bytes))
+        return Work(*parts)
 
     @classmethod
-    def sum(cls, parts: list[Work]) -> Work:
+    def sum(cls, parts: Sequence[Work]) -> Work:
         """Several pieces of work one after the other."""
 
         def add(tables: list[dict[str, float]]) -> dict[str, float]:
@@ -45,110 +43,117 @@ class Work:
         return cls(add([p.operations for p in parts]), add([p.bytes for p in parts]))
 
 
-def energy_and_forces(config: ModelConfig, atoms: int, batch: int = 1) -> Work:
-    """All pairs of `batch` structures, energies and forces."""
-    parts = _Parts(config, atoms)
-    return Work(
-        {
-            # The functions and their slopes; each product of a chain has two in the reverse sweep.
-            "overlaps": batch * 2 * parts.overlaps,
-            "chains": batch * 3 * parts.chains,
-            "streams": batch * (3 * config.layers * parts.attend + (2 * config.layers - 1) * parts.transform),
-            "readout": batch * 2 * parts.readout,
-        },
-        {
-            "weights": FLOAT * parameter_count(config),
-            "atoms": batch * atoms * (8 + 2 * 3 * FLOAT + FLOAT),  # number, position, force, energy
-        },
-    )
+class GeometricAttentionWork:
+    """Counts of one configuration of the paper's network."""
 
+    def __init__(self, config: GeometricAttentionConfig, weights: int) -> None:
+        """`weights`: the number of parameters."""
+        self.config, self.weights = config, weights
 
-def training_step(config: ModelConfig, atoms: int, batch: int) -> Work:
-    """Energies, forces, the loss's gradient by every weight, and Adam."""
-    parts, weights, layers = _Parts(config, atoms), parameter_count(config), config.layers
-    return Work(
-        {
-            # Besides functions and slopes, the gradients by the folded weights of both.
-            "overlaps": batch * 4 * parts.overlaps,
-            # 1 forward, 2 reverse, 2 for the tangent, 4 for the tangent of the reverse sweep.
-            "chains": batch * 9 * parts.chains,
-            "streams": batch * (9 * layers * parts.attend + (6 * layers - 2) * parts.transform),
-            "readout": batch * 6 * parts.readout,
-            "Adam": 12.0 * weights,
-        },
-        {
-            # Weights and both averages of Adam are read and written.
-            "weights": 6 * FLOAT * weights,
-            "atoms": batch * (atoms * (8 + 2 * 3 * FLOAT) + FLOAT),
-        },
-    )
+    def energy_and_forces(self, atoms: int, batch: int = 1) -> Work:
+        """All pairs of `batch` structures, energies and forces."""
+        # The overlap functions and their slopes; each product of a chain has two in the reverse sweep.
+        operations = self._passes(atoms, batch, overlaps=2, products=3, transforms=(2, -1), readout=2)
+        moved = batch * atoms * (8 + 2 * 3 * FLOAT + FLOAT)  # number, position, force, energy
+        return Work(operations, {"weights": FLOAT * self.weights, "atoms": moved})
 
+    def training_step(self, atoms: int, batch: int) -> Work:
+        """Energies, forces, the gradient of the loss with respect to every weight, and Adam."""
+        # Besides functions and slopes, the gradients with respect to the folded weights of both. Of products
+        # 1 forward, 2 reverse, 2 for the tangent, 4 for the tangent of the reverse sweep.
+        operations = self._passes(atoms, batch, overlaps=4, products=9, transforms=(6, -2), readout=6)
+        moved = batch * (atoms * (8 + 2 * 3 * FLOAT) + FLOAT)
+        # Weights and both averages of Adam are read and written.
+        return Work(
+            {**operations, "Adam": 12.0 * self.weights}, {"weights": 6 * FLOAT * self.weights, "atoms": moved}
+        )
 
-def sparse_energy_and_forces(config: ModelConfig, atoms: int, pairs: float, elements: int) -> Work:
-    """One structure through neighbour lists; `pairs` count both directions and each atom with itself."""
-    streams, basis, width = len(config.orders), config.basis_size, config.features
-    spread = maps = steps = gather = 0.0
-    columns = elements  # of the coefficients c; a layer doubles them
-    for layer in range(config.layers):
-        fresh = elements if layer == 0 else streams * columns / 2
-        spread += 2 * pairs * fresh * basis
-        for order in config.orders:
-            features = config.width(order)
-            if order == 2:
-                maps += 2 * atoms * columns * basis
-                continue
-            maps += 2 * 2 * atoms * columns * basis * features
-            steps += (order - 3) * (pairs * basis * features + 2 * pairs * columns * features)
-            gather += 2 * pairs * columns * basis
-        columns *= 2
-    readout = 2 * streams * atoms * columns * width + _Parts(config, atoms).readout
-    forward = {"spread": spread, "maps": maps, "steps": steps, "gather": gather, "readout": readout}
-    return Work(
-        {name: 3 * count for name, count in forward.items()},  # two products in reverse for each forward
-        {
-            "weights": FLOAT * parameter_count(config),
+    def sparse_energy_and_forces(self, atoms: int, pairs: float, elements: int) -> Work:
+        """One structure by neighbour lists; `pairs` are counted in both directions, with i = j."""
+        config = self.config
+        streams, basis = len(config.orders), config.basis_size
+        spread = maps = steps = gather = 0.0
+        columns = elements  # of the coefficients c; a layer doubles them
+        for layer in range(config.layers):
+            fresh = elements if layer == 0 else streams * columns / 2
+            spread += 2 * pairs * fresh * basis
+            for order in config.orders:
+                features = config.width(order)
+                if order == 2:
+                    maps += 2 * atoms * columns * basis
+                    continue
+                maps += 2 * 2 * atoms * columns * basis * features
+                steps += (order - 3) * (pairs * basis * features + 2 * pairs * columns * features)
+                gather += 2 * pairs * columns * basis
+            columns *= 2
+        readout = 2 * streams * atoms * columns * config.features + self._readout(atoms)
+        forward = {"spread": spread, "maps": maps, "steps": steps, "gather": gather, "readout": readout}
+        moved = {
+            "weights": FLOAT * self.weights,
             "atoms": atoms * (8 + 2 * 3 * FLOAT + FLOAT),
             "pairs": pairs * FLOAT,  # an index each
-        },
+        }
+        # Two products in reverse for each forward.
+        return Work({name: 3 * count for name, count in forward.items()}, moved)
+
+    def _passes(
+        self,
+        atoms: int,
+        batch: int,
+        *,
+        overlaps: int,
+        products: int,
+        transforms: tuple[int, int],
+        readout: int,
+    ) -> dict[str, float]:
+        """Operations of several passes over all pairs; `transforms`: by W, of each layer and besides."""
+        c, streams = self.config, len(self.config.orders)
+        channels = sum(1 if k == 2 else (k - 1) * c.width(k) for k in c.orders) * c.layers
+        chains = sum(2 * (k - 2) * c.width(k) for k in c.orders) * c.layers * atoms**3
+        attend, transform = streams * 2 * atoms**2 * c.features, streams * 2 * atoms * c.features**2
+        often = transforms[0] * c.layers + transforms[1]
+        return {
+            "overlaps": batch * overlaps * atoms * (atoms + 1) * c.basis_size * channels,
+            "chains": batch * products * chains,
+            "streams": batch * (products * c.layers * attend + often * transform),
+            "readout": batch * readout * self._readout(atoms),
+        }
+
+    def _readout(self, atoms: int) -> int:
+        width = len(self.config.orders) * self.config.features
+        return 2 * atoms * max(1, width // 2) * (width + 1)
+
+
+# Networks whose work is counted, by kind; others have no floor.
+COUNTED = {"geometric-attention": GeometricAttentionWork}
+
+
+def work_of(network: Network, name: str, *arguments: Any) -> Work | None:
+    """The work of a network by the name of its method above, or None if it has not been counted."""
+    counted = COUNTED.get(network.kind)
+    if counted is None:
+        return None
+    found: Work = getattr(counted(network.config, sum(p.numel() for p in network.parameters())), name)(
+        *arguments
     )
-
-
-def parameter_count(config: ModelConfig) -> int:
-    """Weights of a network."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in GeometricAttention(config).parameters())
-
-
-class _Parts:
-    """Operations of one pass over one structure."""
-
-    def __init__(self, config: ModelConfig, atoms: int) -> None:
-        streams, width = len(config.orders), config.features
-        pairs = atoms * (atoms + 1) / 2
-        channels = sum(1 if k == 2 else (k - 1) * config.width(k) for k in config.orders) * config.layers
-        hidden = max(1, streams * width // 2)
-        self.overlaps = 2 * pairs * config.basis_size * channels
-        self.chains = sum(2 * (k - 2) * config.width(k) for k in config.orders) * config.layers * atoms**3
-        self.attend = streams * 2 * atoms**2 * width  # one layer of Σ_j α_ij u_j
-        self.transform = streams * 2 * atoms * width**2  # one layer of W v
-        self.readout = 2 * atoms * hidden * (streams * width + 1)
+    return found
 
 
 @dataclass(frozen=True)
 class Ceilings:
-    """What the machine can do at best."""
+    """The highest rates of the machine."""
 
     matmul: float  # operations/s of a large float32 matrix product
     copy: float  # bytes/s read and written by a large copy
     # float32 products as three bfloat16 ones, which tensor cores do faster than one in float32: a kernel
-    # that works so may go below the floor.
+    # that uses them may go below the floor.
     split_matmul: float | None = None
-    # How much longer a product of denormal numbers takes: tenfold on some processors, nothing on others.
+    # How much longer a product of denormal numbers takes: tenfold on some processors, the same on others.
     denormal_slowdown: float | None = None
 
     def floor(self, work: Work) -> float:
         """Seconds, with arithmetic in float32."""
-        return max(work.total_operations / self.matmul, work.total_bytes / self.copy)
+        return max(sum(work.operations.values()) / self.matmul, sum(work.bytes.values()) / self.copy)
 
 
 def measure_ceilings(device: torch.device | str, quick: bool = False) -> Ceilings:
@@ -170,14 +175,5 @@ def measure_ceilings(device: torch.device | str, quick: bool = False) -> Ceiling
     return Ceilings(operations / seconds, copy, denormal_slowdown=slowdown)
 
 
-def _best(run: Callable[[], object], cuda: bool, repeats: int = 5) -> float:
-    times = []
-    for _ in range(repeats + 1):
-        if cuda:
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        run()
-        if cuda:
-            torch.cuda.synchronize()
-        times.append(time.perf_counter() - start)
-    return min(times)
+def _best(run: Callable[[], object], cuda: bool, repeats: int = 6) -> float:
+    return min(clock(run, cuda) for _ in range(repeats))

@@ -1,4 +1,4 @@
-"""The suite `infer`: one molecule at a time, alone and inside molecular dynamics."""
+"""The suite `infer`: one molecule at a time, many at once, and inside molecular dynamics."""
 
 from __future__ import annotations
 
@@ -7,122 +7,94 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from geomatt.bench.floor import energy_and_forces
+from geomatt.bench.floor import work_of
 from geomatt.bench.peers import Peer, installed_peers, literal
-from geomatt.bench.result import Bench, Check, Row, importable
-from geomatt.bench.settings import Settings
-from geomatt.bench.stage import Stage
-from geomatt.bench.systems import ELEMENTS, Workload, aspirin_frames
-from geomatt.bench.timing import Contender, Timing, measure, ticks
-from geomatt.bench.training import judged, new_network, own_floor
-from geomatt.data.batch import Batch
-from geomatt.model.geometric_attention.inference import Evaluator
-from geomatt.model.normalisation import Normalisation
-from geomatt.model.potential import Potential
+from geomatt.bench.report import importable
+from geomatt.bench.settings import LITERAL, ONE_AT_A_TIME
+from geomatt.bench.timing import Contender, repeat
+from geomatt.bench.workbench import Workbench
+from geomatt.data import Batch
+from geomatt.model import Normalisation, Potential
 
 TIMESTEP = 0.5  # fs
 
 
-def infer_suite(bench: Bench, settings: Settings, stage: Stage) -> None:
-    """Energy and forces of one molecule from tensors, then steps of molecular dynamics through ASE."""
-    workload = aspirin_frames(settings.batch, settings.batch, seed=settings.seed, device=settings.device)
-    potential = Potential(
-        new_network(settings.config(ELEMENTS), settings.device, settings.seed), Normalisation()
-    )
-    peers = installed_peers(settings.peers, workload)
-    _single_points(bench, settings, stage, workload, potential, peers)
+def infer_suite(bench: Workbench) -> None:
+    """Energies and forces from tensors, then steps of molecular dynamics in ASE."""
+    settings, network = bench.settings, bench.network()
+    frames, potential = bench.frames(settings.batch), Potential(network, Normalisation())
+    peers = installed_peers(settings.peers, frames, settings.batch)
+    _single_points(bench, frames, potential, peers)
+    _throughput(bench, potential, peers)
     if importable("ase"):
-        _dynamics(bench, settings, stage, workload, potential, peers)
+        _dynamics(bench, frames, potential, peers)
     else:
-        bench.notes.append("Molecular dynamics was not measured: ASE is not installed.")
+        bench.report.notes.append("Molecular dynamics was not measured: ASE is not installed.")
 
 
-def _single_points(
-    bench: Bench,
-    settings: Settings,
-    stage: Stage,
-    workload: Workload,
-    potential: Potential,
-    peers: list[Peer],
-) -> None:
-    positions = workload.positions[0]
-    batch = Batch(workload.numbers[None], positions[None])
-
-    def times(run: Callable[[], object], count: int) -> Callable[[], None]:
-        def repeated() -> None:
-            for _ in range(count):
-                run()
-
-        return repeated
-
-    def peer_run(peer: Peer) -> Callable[[], object]:
-        return lambda: peer.energy_and_forces(positions)
-
-    # Kept, as whoever evaluates more than one structure does; peers are as they come.
-    evaluator = Evaluator(potential.network)
-    count = settings.single_points
-    spelled_out = literal(workload, potential.network)
+def _single_points(bench: Workbench, frames: Batch, potential: Potential, peers: list[Peer]) -> None:
+    """One molecule after the other, each result waited for."""
+    settings, one = bench.settings, _inputs(frames, 1)
+    count, rounds = settings.single_points, settings.rounds
+    slow = literal(potential.network, frames, settings.batch).evaluator(one.positions)
     contenders = [
-        Contender("geomatt", times(lambda: potential.evaluate(batch, evaluator=evaluator), count), count),
-        *(Contender(p.name, times(peer_run(p), count), count) for p in peers),
-        Contender("literal", times(peer_run(spelled_out), 2), 2),
+        Contender(bench.model, _alone(bench, lambda: potential.evaluate(one, keep=True)), count, rounds),
+        *(Contender(p.name, _alone(bench, p.evaluator(one.positions)), count, rounds) for p in peers),
+        Contender(LITERAL, _alone(bench, slow, 2), 2, settings.literal_rounds),
     ]
-    rounds = [settings.rounds] * (len(contenders) - 1) + [settings.literal_rounds]
-    with stage("single points", ticks(contenders, rounds)) as advance:
-        timings = measure(contenders, rounds, settings.device, advance)
-    what = f"energy and forces of one molecule, {workload.atoms} atoms"
-    _add_rows(bench, settings, potential, workload, what, timings, goal=4.5)
+    atoms = one.numbers.shape[1]
+    work = work_of(potential.network, "energy_and_forces", atoms)
+    bench.compare("single point", f"energy and forces of one molecule, {atoms} atoms", contenders, work)
 
 
-def _dynamics(
-    bench: Bench,
-    settings: Settings,
-    stage: Stage,
-    workload: Workload,
-    potential: Potential,
-    peers: list[Peer],
-) -> None:
-    from geomatt.simulation.calculator import GeomAttCalculator
-
-    numbers, start = workload.numbers.cpu().numpy(), workload.positions[0].double().cpu().numpy()
-    steps = settings.md_steps
-    calculators: list[tuple[str, Any]] = [("geomatt", GeomAttCalculator(potential, device=settings.device))]
-    calculators += [(p.name, peer_calculator(p, workload)) for p in peers]
-    contenders = [Contender(name, _verlet(numbers, start, calc, steps), steps) for name, calc in calculators]
-    rounds = [settings.rounds] * len(contenders)
-    with stage("molecular dynamics", ticks(contenders, rounds)) as advance:
-        timings = measure(contenders, rounds, settings.device, advance)
-    what = f"step of molecular dynamics in ASE, {workload.atoms} atoms"
-    _add_rows(bench, settings, potential, workload, what, timings, goal=3.0, rate=True)
+def _throughput(bench: Workbench, potential: Potential, peers: list[Peer]) -> None:
+    """A large batch at once: time per molecule, against one at a time and against the peers."""
+    settings, size = bench.settings, bench.settings.throughput
+    frames, rounds = bench.frames(size), bench.settings.throughput_rounds
+    one, many = _inputs(frames, 1), _inputs(frames, size)
+    alone = _alone(bench, lambda: potential.evaluate(one, keep=True))
+    contenders = [
+        Contender(bench.model, lambda: potential.evaluate(many, keep=True), size, rounds),
+        Contender(ONE_AT_A_TIME, alone, settings.single_points, rounds),
+        *(Contender(p.name, p.evaluator(many.positions), size, rounds) for p in peers),
+    ]
+    atoms = many.numbers.shape[1]
+    work = work_of(potential.network, "energy_and_forces", atoms, size)
+    what = f"energy and forces in a batch of {size}, {atoms} atoms, per molecule"
+    bench.compare("throughput", what, contenders, work and work.share(size), "molecules")
 
 
-def _add_rows(
-    bench: Bench,
-    settings: Settings,
-    potential: Potential,
-    workload: Workload,
-    what: str,
-    timings: list[Timing],
-    *,
-    goal: float,
-    rate: bool = False,
-) -> None:
-    """Our timing, which comes first, beside each of the others; `rate`: with steps per second."""
-    own, *others = timings
-    floor = own_floor(bench, energy_and_forces(potential.network.config, workload.atoms), own)
-    for other in others:
-        note = f"{1 / own.median:.0f} steps per second; {other.name} {1 / other.median:.0f}"
-        row = Row("infer", what, own, other, floor=floor, note=note if rate else "")
-        bench.rows.append(judged(row, _checks(row, settings, goal)))
+def _dynamics(bench: Workbench, frames: Batch, potential: Potential, peers: list[Peer]) -> None:
+    from geomatt.simulation import GeomAttCalculator
+
+    settings, steps = bench.settings, bench.settings.md_steps
+    numbers, start = frames.numbers[0].cpu().numpy(), frames.positions[0].double().cpu().numpy()
+    calculators = {bench.model: GeomAttCalculator(potential, device=settings.device)}
+    calculators |= {p.name: peer_calculator(p, settings.device) for p in peers}
+    contenders = [
+        Contender(name, _verlet(numbers, start, calculator, steps), steps, settings.rounds)
+        for name, calculator in calculators.items()
+    ]
+    work = work_of(potential.network, "energy_and_forces", len(numbers))
+    what = f"step of molecular dynamics in ASE, {len(numbers)} atoms"
+    bench.compare("dynamics", what, contenders, work, "steps")
 
 
-def _checks(row: Row, settings: Settings, goal: float) -> list[Check]:
-    """The target holds against the baseline, on a processor."""
-    if settings.quick or settings.cuda or row.baseline.name != "PyG SchNet":
-        return []
-    return [Check("times faster", row.ratio.median, goal, False, "×")]
+def _inputs(frames: Batch, count: int) -> Batch:
+    """The first structures without labels."""
+    return Batch(frames.numbers[:count], frames.positions[:count])
+
+
+def _alone(bench: Workbench, evaluate: Callable[[], object], count: int | None = None) -> Callable[[], None]:
+    """Evaluations one after the other, each finished before the next starts, as in dynamics."""
+
+    def run() -> None:
+        evaluate()
+        if bench.settings.cuda:
+            torch.cuda.synchronize()
+
+    return repeat(run, count or bench.settings.single_points)
 
 
 def _verlet(numbers: np.ndarray, start: np.ndarray, calculator: Any, steps: int) -> Callable[[], None]:
@@ -142,8 +114,8 @@ def _verlet(numbers: np.ndarray, start: np.ndarray, calculator: Any, steps: int)
     return run
 
 
-def peer_calculator(peer: Peer, workload: Workload) -> Any:
-    """A peer behind the least calculator ASE accepts."""
+def peer_calculator(peer: Peer, device: str) -> Any:
+    """A peer in the smallest calculator ASE accepts."""
     from ase.calculators.calculator import Calculator, all_changes
 
     class PeerCalculator(Calculator):
@@ -153,8 +125,8 @@ def peer_calculator(peer: Peer, workload: Workload) -> Any:
             self, atoms: Any = None, properties: Any = ("energy",), system_changes: Any = all_changes
         ) -> None:
             super().calculate(atoms, properties, system_changes)
-            positions: Tensor = torch.from_numpy(atoms.positions).to(workload.device, torch.float32)
-            energy, forces = peer.energy_and_forces(positions)
-            self.results = {"energy": float(energy), "forces": forces.double().cpu().numpy()}
+            positions = torch.from_numpy(atoms.positions).to(device, torch.float32)
+            energy, forces = peer.energy_and_forces(positions[None])
+            self.results = {"energy": float(energy), "forces": forces[0].double().cpu().numpy()}
 
     return PeerCalculator()

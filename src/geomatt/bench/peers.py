@@ -1,77 +1,77 @@
-"""Other people's models behind one small interface, so that each is timed doing the same work."""
+"""Other models behind one small interface, so that each is timed doing the same work."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol
+import importlib
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from geomatt.bench.literal import literal_energies
-from geomatt.bench.result import importable
-from geomatt.bench.systems import Workload
-from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.training.loss import Loss
+from geomatt.bench.report import importable
+from geomatt.bench.settings import BASELINE, LITERAL
+from geomatt.bench.systems import ELEMENTS
+from geomatt.data import Batch
+from geomatt.model import Network, new_network
+from geomatt.training import Loss
 
 CUTOFF = 5.0  # Å
 
 
-class Peer(Protocol):
-    """A model to compare with."""
+class Peer:
+    """A model to compare with: eager, forces by automatic differentiation, torch's Adam.
 
-    name: str
-
-    def training_step(self) -> None:
-        """Energy and force loss, backward and Adam, on the next batch of the workload."""
-
-    def energy_and_forces(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the workload's molecule at positions (N, 3): energy () and forces (N, 3)."""
-
-
-class AutogradPeer:
-    """A peer whose forces come from automatic differentiation.
-
-    `energies(positions, pairs)` gives energies (B,) of positions (B, N, 3); `pairs` is what `prepare` made of
-    a batch of frames ahead of all timing, or of the first frame for single molecules.
+    `energies(positions, prepared)` gives energies (B,) of positions (B, N, 3). `prepare` makes what is known
+    of positions ahead of all timing, such as pairs of atoms; single molecules use those of the first frame.
     """
 
     def __init__(
         self,
         name: str,
-        workload: Workload,
+        frames: Batch,
+        batch: int,
         parameters: Iterable[nn.Parameter],
         energies: Callable[[Tensor, Any], Tensor],
         prepare: Callable[[Tensor], Any] = lambda positions: None,
     ) -> None:
-        self.name, self._workload, self._energies = name, workload, energies
-        self._optimiser = torch.optim.Adam(parameters, lr=1e-4)
-        self._loss = Loss()
-        self._pairs = [prepare(workload.positions[index]) for index in workload.batches]
-        self._own_pairs = prepare(workload.positions[:1])
-        self._next: Iterator[int] = itertools.cycle(range(len(workload.batches)))
-        self._atoms = torch.full((workload.batch,), workload.atoms, device=workload.device)
+        self.name, self._energies, self._prepare = name, energies, prepare
+        self._optimiser, self._loss = torch.optim.Adam(parameters, lr=1e-4), Loss()
+        index = torch.randperm(len(frames), generator=torch.Generator().manual_seed(0))
+        parts = [frames.apply(lambda x, rows=rows: x[rows]) for rows in _whole(index, batch)]  # type: ignore[misc]
+        self._batches = [(part, part.atoms, prepare(part.positions)) for part in parts]
+        self._next = 0
+        self._prepared = prepare(frames.positions[:1])
 
     def training_step(self) -> None:
-        batch = next(self._next)
-        index = self._workload.batches[batch]
-        positions = self._workload.positions[index].requires_grad_()
-        energies = self._energies(positions, self._pairs[batch])
+        """Energy and force loss, backward and Adam, on the next batch of the frames."""
+        batch, atoms, prepared = self._batches[self._next]
+        self._next = (self._next + 1) % len(self._batches)
+        assert batch.energy is not None
+        assert batch.forces is not None
+        positions = batch.positions.clone().requires_grad_()
+        energies = self._energies(positions, prepared)
         (gradient,) = torch.autograd.grad(energies.sum(), positions, create_graph=True)
-        energy_error = energies - self._workload.energy[index]
-        loss = self._loss(energy_error, -gradient - self._workload.forces[index], self._atoms)
+        loss = self._loss(energies - batch.energy, -gradient - batch.forces, atoms)
         self._optimiser.zero_grad()
         loss.backward()
         self._optimiser.step()
 
-    def energy_and_forces(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        positions = positions.detach()[None].requires_grad_()
-        energies = self._energies(positions, self._own_pairs)
+    def evaluator(self, positions: Tensor) -> Callable[[], tuple[Tensor, Tensor]]:
+        """Evaluates positions (B, N, 3), prepared now."""
+        prepared = self._prepare(positions)
+        return lambda: self.energy_and_forces(positions, prepared)
+
+    def energy_and_forces(self, positions: Tensor, prepared: Any = None) -> tuple[Tensor, Tensor]:
+        """Energies (B,) and forces (B, N, 3); of one molecule unless `prepared` says otherwise."""
+        positions = positions.detach().requires_grad_()
+        energies = self._energies(positions, self._prepared if prepared is None else prepared)
         (gradient,) = torch.autograd.grad(energies.sum(), positions)
-        return energies.detach()[0], -gradient[0]
+        return energies.detach(), -gradient
+
+
+def _whole(index: Tensor, size: int) -> list[Tensor]:
+    return list(index[: len(index) - len(index) % size].split(size))
 
 
 def near_pairs(positions: Tensor) -> Tensor:
@@ -83,23 +83,20 @@ def near_pairs(positions: Tensor) -> Tensor:
     return torch.stack([b * atoms + i, b * atoms + j])
 
 
-def literal(workload: Workload, network: GeometricAttention) -> Peer:
-    """The paper's equations as they stand, with the network's weights."""
+def literal(network: Network, frames: Batch, batch: int) -> Peer:
+    """The network as it is written, with automatic differentiation."""
 
-    def energies(positions: Tensor, pairs: None) -> Tensor:
-        return literal_energies(network, workload.numbers, positions)
+    def energies(positions: Tensor, prepared: None) -> Tensor:
+        numbers = frames.numbers[:1].expand(len(positions), -1)
+        return network(Batch(numbers, positions)).sum(-1)
 
-    return AutogradPeer("literal", workload, network.parameters(), energies)
+    return Peer(LITERAL, frames, batch, network.parameters(), energies)
 
 
-def schnet(workload: Workload) -> Peer:
+def schnet(frames: Batch, batch: int) -> Peer:
     """PyTorch Geometric's SchNet with three interactions, on precomputed pairs within the cutoff."""
-    if not importable("torch_geometric"):
-        raise GeomAttError(
-            "The baseline is PyTorch Geometric's SchNet, which is not installed. "
-            "Install it with: pip install geomatt[bench]"
-        )
-    from torch_geometric.nn.models import SchNet
+    network = new_network("schnet", {"cutoff": CUTOFF}, ELEMENTS, dtype=frames.positions.dtype)
+    model: Any = network.to(frames.positions.device).model
 
     class Graph(nn.Module):
         """Distances of pairs that are known ahead."""
@@ -110,48 +107,62 @@ def schnet(workload: Workload) -> Peer:
             i, j = self.pairs
             return self.pairs, (positions[i] - positions[j]).norm(dim=-1)
 
-    graph = Graph()
-    model = SchNet(
-        hidden_channels=128,
-        num_filters=128,
-        num_interactions=3,
-        num_gaussians=50,
-        cutoff=CUTOFF,
-        interaction_graph=graph,
-    ).to(workload.device)
-    owner = torch.arange(workload.batch, device=workload.device).repeat_interleave(workload.atoms)
-    numbers = workload.numbers.repeat(workload.batch)
+    model.interaction_graph = Graph()
+    numbers = frames.numbers[0]
+
+    def prepare(positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Pairs, and of all atoms of the batch their numbers and structures."""
+        structures = torch.arange(len(positions), device=positions.device)
+        return (
+            near_pairs(positions),
+            numbers.repeat(len(positions)),
+            structures.repeat_interleave(len(numbers)),
+        )
+
+    def energies(positions: Tensor, prepared: tuple[Tensor, Tensor, Tensor]) -> Tensor:
+        model.interaction_graph.pairs, z, structure = prepared
+        return model(z, positions.reshape(-1, 3), structure).squeeze(-1)
+
+    return Peer(BASELINE, frames, batch, model.parameters(), energies, prepare)
+
+
+def mace(frames: Batch, batch: int) -> Peer:
+    """MACE with 128 invariant channels and two layers, on precomputed pairs within the cutoff."""
+    modules = importlib.import_module("mace.modules")  # before e3nn, which it prepares for newer torch
+    o3 = importlib.import_module("e3nn.o3")
+    numbers = frames.numbers[0]
+    elements = sorted(set(numbers.tolist()))
+    model = modules.MACE(
+        r_max=CUTOFF, num_bessel=8, num_polynomial_cutoff=5, max_ell=3, correlation=3, num_interactions=2,
+        interaction_cls=modules.interaction_classes["RealAgnosticResidualInteractionBlock"],
+        interaction_cls_first=modules.interaction_classes["RealAgnosticInteractionBlock"],
+        num_elements=len(elements), atomic_numbers=elements, avg_num_neighbors=14,
+        atomic_energies=torch.zeros(len(elements)).numpy(), gate=torch.nn.functional.silu,
+        hidden_irreps=o3.Irreps("128x0e"), MLP_irreps=o3.Irreps("16x0e"),
+    ).to(numbers.device, torch.float32)  # fmt: skip
+    one_hot = (numbers[:, None] == torch.tensor(elements, device=numbers.device)).float()
 
     def energies(positions: Tensor, pairs: Tensor) -> Tensor:
-        graph.pairs = pairs
-        atoms = positions.shape[0] * positions.shape[1]
-        return model(numbers[:atoms], positions.reshape(-1, 3), owner[:atoms]).squeeze(-1)
+        structures, atoms, _ = positions.shape
+        device = positions.device
+        zeros = positions.new_zeros(pairs.shape[1], 3)
+        data = {
+            "positions": positions.reshape(-1, 3),
+            "node_attrs": one_hot.repeat(structures, 1),
+            "edge_index": pairs,
+            "shifts": zeros,
+            "unit_shifts": zeros,
+            "cell": positions.new_zeros(3 * structures, 3),
+            "batch": torch.arange(structures, device=device).repeat_interleave(atoms),
+            "ptr": torch.arange(0, (structures + 1) * atoms, atoms, device=device),
+            "head": torch.zeros(structures, dtype=torch.int64, device=device),
+        }
+        return model(data, training=True, compute_force=False)["energy"]
 
-    return AutogradPeer("PyG SchNet", workload, model.parameters(), energies, near_pairs)
-
-
-@dataclass(frozen=True)
-class PeerKind:
-    """A peer that may be installed."""
-
-    module: str
-    build: Callable[[Workload], Peer]
-
-
-def _mace(workload: Workload) -> Peer:
-    from geomatt.bench.mace import mace
-
-    return mace(workload)
+    return Peer("MACE 128x0e", frames, batch, model.parameters(), energies, near_pairs)
 
 
-# SchNet is the baseline of all targets; others take part where they are installed.
-PEERS: dict[str, PeerKind] = {
-    "schnet": PeerKind("torch_geometric", schnet),
-    "mace": PeerKind("mace", _mace),
-}
-
-
-def installed_peers(names: Iterable[str], workload: Workload) -> list[Peer]:
+def installed_peers(names: Iterable[str], frames: Batch, batch: int) -> list[Peer]:
     """The baseline first, then what else is installed of the named."""
-    others = [name for name in names if name != "schnet" and importable(PEERS[name].module)]
-    return [schnet(workload), *(PEERS[name].build(workload) for name in others)]
+    others = [mace] if "mace" in names and importable("mace") else []
+    return [build(frames, batch) for build in (schnet, *others)]

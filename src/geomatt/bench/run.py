@@ -10,44 +10,48 @@ from geomatt.bench.curves import curves_suite
 from geomatt.bench.exactness import matter_exactness, molecule_exactness
 from geomatt.bench.floor import measure_ceilings
 from geomatt.bench.inference import infer_suite
-from geomatt.bench.result import Bench, machine
+from geomatt.bench.report import BenchReport, machine
 from geomatt.bench.scaling import scaling_suite
-from geomatt.bench.settings import Settings
-from geomatt.bench.stage import Stage, silent
+from geomatt.bench.settings import BenchSettings
+from geomatt.bench.timing import Stage, silent
 from geomatt.bench.training import members_suite, train_suite
+from geomatt.bench.workbench import Workbench
 from geomatt.errors import GeomAttError
-from geomatt.model.files import check_device
+from geomatt.model import check_device
 
-Part = Callable[[Bench, Settings, Stage], None]
-
-SUITES: dict[str, tuple[Part, ...]] = {
+SUITES: dict[str, tuple[Callable[[Workbench], None], ...]] = {
     "train": (train_suite, molecule_exactness),
     "infer": (infer_suite,),
     "members": (members_suite,),
     "scaling": (scaling_suite, matter_exactness),
     "curves": (curves_suite,),
 }
-# What is measured unless asked otherwise: the literal equations need minutes to learn anything.
+# What is measured by default: two trainings take minutes.
 USUAL = tuple(name for name in SUITES if name != "curves")
 
 
-def run_bench(settings: Settings, suites: Sequence[str] = USUAL, *, stage: Stage = silent) -> Bench:
-    """Measure. Interrupted, it returns what it has; `Bench.complete` tells."""
+def run_bench(
+    settings: BenchSettings, suites: Sequence[str] = USUAL, *, stage: Stage = silent
+) -> BenchReport:
+    """Measure. After an interruption it returns what it has; see `BenchReport.complete`."""
     unknown = [name for name in suites if name not in SUITES]
     if unknown or not suites:
         raise GeomAttError(f"Unknown suite {', '.join(unknown)!r}. Choose from: {', '.join(SUITES)}.")
     check_device(settings.device)
-    bench = Bench({**settings.to_dict(), "suites": list(suites)}, machine(settings.device))
+    report = BenchReport({**settings.to_dict(), "suites": list(suites)}, machine(settings.device))
+    benches = [Workbench(settings, model, report, stage) for model in settings.models]
+    for bench in benches:
+        bench.network()  # an unknown network or setting is an error before anything is measured
     try:
-        with stage("the machine's ceilings", 1) as advance:
-            bench.ceilings = measure_ceilings(settings.device, settings.quick)
+        with stage("ceilings of the machine", 1) as advance:
+            report.ceilings = measure_ceilings(settings.device, settings.quick)
             advance(1)
-        for name in suites:
-            for part in SUITES[name]:
-                part(bench, settings, stage)
+        for bench in benches:
+            for part in [part for name in suites for part in SUITES[name]]:
+                part(bench)
                 if settings.cuda:
                     torch.cuda.empty_cache()
-        bench.complete = True
+        report.complete = True
     except KeyboardInterrupt:
-        bench.notes.append("Interrupted: not everything was measured.")
-    return bench
+        report.notes.append("Interrupted: not everything was measured.")
+    return report

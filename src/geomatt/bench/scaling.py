@@ -2,173 +2,176 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import resource
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
+from scipy.spatial import cKDTree
 
-from geomatt.bench import floor
-from geomatt.bench.result import Bench, Check, Row, ScalingPoint
-from geomatt.bench.settings import Settings
-from geomatt.bench.stage import Stage
-from geomatt.bench.systems import random_matter
-from geomatt.bench.timing import Contender, Timing, measure
-from geomatt.bench.training import judged, new_network
-from geomatt.data.batch import Batch
-from geomatt.model.geometric_attention.inference import Evaluator
-from geomatt.model.geometric_attention.sparse.program import pair_layout, sparse_energy_and_forces
+from geomatt.bench.floor import Work, work_of
+from geomatt.bench.report import BenchReport, Check, ScalingPoint
+from geomatt.bench.settings import BenchSettings
+from geomatt.bench.systems import MATTER, random_matter
+from geomatt.bench.timing import Contender, Ratio, Timing, clock, repeat, silent
+from geomatt.bench.workbench import Workbench
+from geomatt.data import Batch
+from geomatt.model import Network, Normalisation, Potential
+from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.geometric_attention.sparse.engine import pair_layout, sparse_energy_and_forces
+from geomatt.model.geometric_attention.sparse.layout import PairLayout
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
 SHORTEST = 0.02  # s, below which a round repeats an evaluation
+# Names of engines for all pairs and for neighbour lists, if a network lets one choose.
+ENGINES = {"dense": ("pairs", "dense"), "sparse": ("sparse",)}
 
 
 @dataclass
 class Case:
-    """One path at one size, ready to run."""
+    """One engine at one size, ready to run."""
 
     path: str
     atoms: int
     pairs: float  # per atom
     run: Callable[[], object]
     setup_seconds: float
+    work: Work | None
 
 
-def scaling_suite(bench: Bench, settings: Settings, stage: Stage) -> None:
-    """All sizes of both paths in turns, then their memory."""
-    sizes = [("dense", n) for n in settings.dense_sizes] + [("sparse", n) for n in settings.sparse_sizes]
-    with stage("building random matter", len(sizes)) as advance:
-        cases = []
+def scaling_suite(bench: Workbench) -> None:
+    """All sizes of both engines in turns, then their memory."""
+    settings = bench.settings
+    network, sizes = bench.network(MATTER, **bench.with_radius), []
+    if network.radius is None or _engine(network, "dense") != "auto":
+        sizes += [("dense", n) for n in settings.dense_sizes]
+    if network.radius is not None:
+        sizes += [("sparse", n) for n in settings.sparse_sizes]
+    cases, contenders = [], []
+    with bench.stage(f"building random matter, {bench.model}", len(sizes)) as advance:
         for path, atoms in sizes:
-            cases.append(build(settings, path, atoms))
+            case = build(bench, path, atoms)
+            if (contender := _contender(bench, case)) is not None:
+                cases.append(case)
+                contenders.append(contender)
             advance(1)
-    with stage("evaluating random matter", len(cases) * (settings.scaling_rounds + 2)) as advance:
-        cases = [case for case in cases if _fits(case, bench)]
-        contenders = [_contender(case, settings, advance) for case in cases]
-        timings = measure(contenders, [settings.scaling_rounds] * len(cases), settings.device, advance)
-    with stage("peak memory", len(cases)) as advance:
+    timings = bench.measure("evaluating random matter", contenders)
+    with bench.stage("peak memory", len(cases)) as advance:
         for case, timing in zip(cases, timings, strict=True):
-            memory = _memory(settings, case, bench)
-            bench.scaling.append(_point(bench, settings, case, timing, memory))
+            floor = bench.floor(case.work, timing)
+            bench.report.scaling.append(
+                ScalingPoint(
+                    case.path, case.atoms, case.pairs, timing.seconds, _memory(bench, case),
+                    case.setup_seconds, None if floor is None else floor.times, bench.model,
+                )
+            )  # fmt: skip
             advance(1)
-    _judge(bench, settings)
+    _judge(bench)
 
 
-def build(settings: Settings, path: str, atoms: int) -> Case:
-    """Random matter and what evaluates it; the neighbour search is done here, and timed apart."""
-    z, r = random_matter(atoms, settings.seed)
-    numbers = torch.from_numpy(z).to(settings.device)
-    positions = torch.from_numpy(r).to(settings.device)
-    network = new_network(settings.config((1, 6, 7, 8), bias=False), settings.device, settings.seed)
-    if path == "dense":
-        batch, evaluate = Batch(numbers[None], positions[None].float()), Evaluator(network)
-        return Case(
-            path,
-            atoms,
-            float(atoms),
-            lambda: evaluate(batch, forces=True, attention=False, path="dense"),
-            0.0,
-        )
-    start = time.perf_counter()
-    layout = pair_layout(network, numbers, positions)
-    pairs = float((~layout.empty).sum()) / atoms  # waits for the device
-    setup = time.perf_counter() - start
-    return Case(
-        path,
-        atoms,
-        pairs,
-        lambda: sparse_energy_and_forces(network, numbers, positions, neighbours=layout),
-        setup,
-    )
+def build(bench: Workbench, path: str, atoms: int) -> Case:
+    """Random matter and what evaluates it. The neighbour search is timed apart where it can be."""
+    settings, network = bench.settings, bench.network(MATTER, **bench.with_radius)
+    matter = random_matter(atoms, seed=settings.seed, device=settings.device)
+    if path == "sparse" and isinstance(network, GeometricAttention):
+        numbers, positions = matter.numbers[0], matter.positions[0]
+        found: list[PairLayout] = []
+        setup = clock(lambda: found.append(pair_layout(network, numbers, positions)), settings.cuda)
+        pairs = float((~found[0].empty).sum())
+        work = work_of(network, "sparse_energy_and_forces", atoms, pairs, len(MATTER))
+
+        def run() -> object:
+            return sparse_energy_and_forces(network, numbers, positions, neighbours=found[0])
+
+        return Case(path, atoms, pairs / atoms, run, setup, work)
+    potential = Potential(network, Normalisation(), engine=_engine(network, path))
+    batch = Batch(matter.numbers, matter.positions.float())
+    pairs = float(atoms**2)
+    if path == "sparse" and network.radius is not None:
+        tree = cKDTree(matter.positions[0].cpu().numpy())
+        pairs = float(tree.count_neighbors(tree, network.radius))
+    work = work_of(network, "energy_and_forces", atoms)
+    return Case(path, atoms, pairs / atoms, lambda: potential.evaluate(batch, keep=True), 0.0, work)
 
 
-def _fits(case: Case, bench: Bench) -> bool:
-    """Try a case once; what a GPU has no memory for is left out with a note."""
+def _engine(network: Network, path: str) -> str:
+    return next((name for name in ENGINES[path] if name in network.engines()), "auto")
+
+
+def _contender(bench: Workbench, case: Case) -> Contender | None:
+    """Small systems repeat within a round; what a GPU has no memory for is left out with a note."""
     try:
         case.run()
+        warm = clock(case.run, bench.settings.cuda)
     except torch.OutOfMemoryError:
         torch.cuda.empty_cache()
-        bench.notes.append(f"Not enough memory for {case.path}, {case.atoms} atoms.")
-        return False
-    return True
+        bench.report.notes.append(f"Not enough memory for {case.path}, {case.atoms} atoms.")
+        return None
+    count = max(1, min(50, round(SHORTEST / warm)))
+    name = f"{case.path}, {case.atoms} atoms"
+    return Contender(name, repeat(case.run, count), count, bench.settings.scaling_rounds)
 
 
-def _contender(case: Case, settings: Settings, advance: Callable[[int], None]) -> Contender:
-    """Small systems repeat within a round, or the clock would be measured."""
-    once = Contender("", case.run)
-    (warm,) = measure([once], [1], settings.device, lambda done: None)
-    advance(1)
-    repeats = max(1, min(50, round(SHORTEST / warm.median)))
-
-    def run() -> None:
-        for _ in range(repeats):
-            case.run()
-
-    return Contender(f"{case.path}, {case.atoms} atoms", run, repeats)
-
-
-def _memory(settings: Settings, case: Case, bench: Bench) -> float | None:
-    """Peak bytes of one evaluation: the allocator's on a GPU, a fresh process's on a processor."""
-    if settings.cuda:
+def _memory(bench: Workbench, case: Case) -> float | None:
+    """Peak bytes of one evaluation: the allocator's on a GPU, those of a new process on a CPU."""
+    if bench.settings.cuda:
         torch.cuda.synchronize()
         before = torch.cuda.memory_allocated()
         torch.cuda.reset_peak_memory_stats()
         case.run()
         torch.cuda.synchronize()
         return float(torch.cuda.max_memory_allocated() - before)
-    arguments = {"settings": settings.to_dict(), "path": case.path, "atoms": case.atoms}
-    command = [sys.executable, "-m", "geomatt.bench.memory", json.dumps(arguments)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    arguments = json.dumps([bench.model, case.path, case.atoms, bench.settings.to_dict()])
+    program = f"import {__name__} as scaling; scaling.print_peak({arguments!r})"
+    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     if answer.returncode:
-        bench.notes.append(f"The memory of {case.path}, {case.atoms} atoms could not be measured.")
+        bench.report.notes.append(f"The memory of {case.path}, {case.atoms} atoms could not be measured.")
         return None
     return float(answer.stdout)
 
 
-def _point(
-    bench: Bench, settings: Settings, case: Case, timing: Timing, memory: float | None
-) -> ScalingPoint:
-    config = settings.config((1, 6, 7, 8), bias=False)
-    if case.path == "dense":
-        work = floor.energy_and_forces(config, case.atoms)
-    else:
-        work = floor.sparse_energy_and_forces(config, case.atoms, case.pairs * case.atoms, elements=4)
-    assert bench.ceilings is not None
-    return ScalingPoint(
-        case.path,
-        case.atoms,
-        case.pairs,
-        timing.seconds,
-        memory,
-        case.setup_seconds,
-        timing.median / bench.ceilings.floor(work),
-    )
+def print_peak(arguments: str) -> None:
+    """Print the bytes by which one evaluation raises the peak memory of this process."""
+    model, path, atoms, settings = json.loads(arguments)
+    bench = Workbench(BenchSettings(**settings), model, BenchReport({}), silent)
+    build(bench, path, 2).run()  # libraries allocate their own memory before the count begins
+    case = build(bench, path, atoms)
+    before = _peak()
+    case.run()
+    print(_peak() - before)
 
 
-def _judge(bench: Bench, settings: Settings) -> None:
-    """The row of the target: what an atom costs in a large system, over a small one."""
-    small, large = settings.compared_sizes
-    points = {p.atoms: p for p in bench.scaling if p.path == "sparse"}
+def _peak() -> float:
+    """The most memory this process has held, in bytes."""
+    with contextlib.suppress(OSError):  # getrusage would count the parent's too, which Linux carries over
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                return 1024.0 * int(line.split()[1])
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak) if sys.platform == "darwin" else 1024.0 * peak
+
+
+def _judge(bench: Workbench) -> None:
+    """The row of the target: time of an atom in a large system over that in a small one."""
+    small, large = bench.settings.compared_sizes
+    points = {p.atoms: p for p in bench.report.scaling if p.path == "sparse" and p.model == bench.model}
     if not {small, large} <= set(points):
         return
-    per_atom = {n: Timing(f"{n} atoms", tuple(s / n for s in points[n].seconds)) for n in (small, large)}
-    row = Row(
-        "scaling",
-        f"energy and forces per atom, {large} atoms against {small}",
-        per_atom[large],
-        per_atom[small],
-        note=f"neighbours per atom: {points[large].pairs:.0f} against {points[small].pairs:.0f}",
-    )
-    checks = []
-    if not settings.quick:
-        largest = max(points)
-        checks.append(Check("time per atom", 1 / row.ratio.median, LINEAR, True, "×"))
-        memory, before = points[largest].memory, points[small].memory
-        if memory is not None and before is not None:
-            growth = memory / largest / (before / small)
-            checks.append(Check(f"memory per atom at {largest}", growth, LINEAR, True, "×"))
-        checks.append(Check("largest system", largest, 100_000 if settings.cuda else 5000, False, "atoms"))
-    bench.rows.append(judged(row, checks))
+    names = {small: f"{small} atoms", large: f"{bench.model}, {large} atoms"}
+    per_atom = {n: Timing(name, tuple(s / n for s in points[n].seconds)) for n, name in names.items()}
+    largest, ratio = max(points), Ratio.of(per_atom[small], per_atom[large])
+    checks = [Check("time per atom", 1 / ratio.median, LINEAR, True, "×")]
+    memory, before = points[largest].memory, points[small].memory
+    if memory is not None and before:
+        growth = memory / largest / (before / small)
+        checks.append(Check(f"memory per atom at {largest}", growth, LINEAR, True, "×"))
+    goal = 100_000 if bench.settings.cuda else 5000
+    checks.append(Check("largest system", largest, goal, False, "atoms"))
+    what = f"energy and forces per atom, {large} atoms against {small}"
+    note = f"neighbours per atom: {points[large].pairs:.0f} against {points[small].pairs:.0f}"
+    bench.add("scaling", what, per_atom[large], per_atom[small], checks=checks, note=note)

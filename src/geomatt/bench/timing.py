@@ -1,41 +1,49 @@
-"""Timings of several contenders in turns, so that a machine's moods hit all of them alike."""
+"""Timings of several contenders in turns, so that changes of the machine's speed affect all alike."""
 
 from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
+# How progress is shown: `with stage(description, total) as advance: ... advance(1)`.
+Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+@contextmanager
+def silent(description: str, total: int) -> Iterator[Callable[[int], None]]:
+    """A stage that shows nothing."""
+    yield lambda done: None
+
 
 @dataclass(frozen=True)
 class Contender:
-    """Something to time: `run` does `steps` of it."""
+    """Something to time: `run` does `steps` of it, once in each of the first `rounds` rounds."""
 
     name: str
     run: Callable[[], object]
     steps: float = 1
+    rounds: int = 1
 
 
-@dataclass(frozen=True)
+@dataclass
 class Timing:
     """Seconds per step of one contender, one value for each round."""
 
     name: str
     seconds: tuple[float, ...]
     kernels: float | None = None  # launched on the GPU per step
+    median: float = field(init=False)
+    quartiles: tuple[float, float] = field(init=False)
 
-    @property
-    def median(self) -> float:
-        return float(np.median(self.seconds))
-
-    @property
-    def quartiles(self) -> tuple[float, float]:
-        low, high = np.percentile(self.seconds, [25, 75])
-        return float(low), float(high)
+    def __post_init__(self) -> None:
+        low, self.median, high = np.percentile(self.seconds, [25, 50, 75]).tolist()
+        self.quartiles = (low, high)
 
 
 @dataclass(frozen=True)
@@ -51,52 +59,58 @@ class Ratio:
         """From the rounds both took part in: values of one round were measured one after the other."""
         rounds = min(len(baseline.seconds), len(ours.seconds))
         values = np.array(baseline.seconds[:rounds]) / np.array(ours.seconds[:rounds])
-        low, median, high = np.percentile(values, [25, 50, 75])
-        return cls(float(median), float(low), float(high))
+        low, median, high = np.percentile(values, [25, 50, 75]).tolist()
+        return cls(median, low, high)
+
+
+def clock(run: Callable[[], object], cuda: bool) -> float:
+    """Seconds of a run, until the GPU has finished it."""
+    if cuda:
+        torch.cuda.synchronize()
+    start = time.perf_counter()
+    run()
+    if cuda:
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def repeat(run: Callable[[], object], count: int) -> Callable[[], None]:
+    """`run` several times."""
+
+    def repeated() -> None:
+        for _ in range(count):
+            run()
+
+    return repeated
 
 
 def measure(
-    contenders: Sequence[Contender],
-    rounds: Sequence[int],
-    device: torch.device | str,
-    advance: Callable[[int], None],
+    title: str, contenders: Sequence[Contender], device: torch.device | str, stage: Stage = silent
 ) -> list[Timing]:
-    """Time contenders in turns; contender c takes part in the first rounds[c] rounds. Warms up first."""
+    """Time contenders in turns, after one run of each to warm up."""
     cuda = torch.device(device).type == "cuda"
-
-    def now() -> float:
-        if cuda:
-            torch.cuda.synchronize()
-        return time.perf_counter()
-
-    for contender in contenders:
-        contender.run()
-        advance(1)
-    seconds: list[list[float]] = [[] for _ in contenders]
-    for turn in range(max(rounds)):
-        for c, contender in enumerate(contenders):
-            if turn < rounds[c]:
-                start = now()
-                contender.run()
-                seconds[c].append((now() - start) / contender.steps)
-                advance(1)
+    found: list[list[float]] = [[] for _ in contenders]
+    with stage(title, sum(1 + c.rounds for c in contenders)) as advance:
+        for contender in contenders:
+            contender.run()
+            advance(1)
+        for turn in range(max(c.rounds for c in contenders)):
+            for contender, own in zip(contenders, found, strict=True):
+                if turn < contender.rounds:
+                    own.append(clock(contender.run, cuda) / contender.steps)
+                    advance(1)
     kernels = [count_kernels(c) if cuda else None for c in contenders]
-    return [Timing(c.name, tuple(s), k) for c, s, k in zip(contenders, seconds, kernels, strict=True)]
-
-
-def ticks(contenders: Sequence[Contender], rounds: Sequence[int]) -> int:
-    """How often `measure` advances a progress bar."""
-    return len(contenders) + sum(rounds)
+    return [Timing(c.name, tuple(s), k) for c, s, k in zip(contenders, found, kernels, strict=True)]
 
 
 def count_kernels(contender: Contender) -> float | None:
-    """Kernels a step launches on the GPU, or None where the profiler cannot look."""
+    """Kernels a step launches on the GPU, or None if the profiler is not available."""
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the profiler's notes on cycles it does not have here
+            warnings.simplefilter("ignore")  # the profiler warns of cycles that this use does not have
             with profile(activities=[ProfilerActivity.CUDA]) as trace:
                 contender.run()
                 torch.cuda.synchronize()

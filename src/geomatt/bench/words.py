@@ -1,16 +1,16 @@
-"""Numbers of a result file as words, for the terminal and for the documentation."""
+"""Numbers of a result file as text, for the terminal and for the documentation."""
 
 from __future__ import annotations
 
 from statistics import median
 from typing import Any
 
-EXACTNESS = ("path", "system", "precision", "against", "energy", "forces")
-SCALING = ("path", "atoms", "neighbours", "time", "per atom", "memory per atom", "setup", "over floor")
+EXACTNESS = ("engine", "system", "precision", "against", "energy", "forces", "target")
+SCALING = ("engine", "atoms", "neighbours", "time", "per atom", "memory per atom", "setup", "over floor")
 
 
 def seconds(value: float) -> str:
-    """A time in the unit that suits it."""
+    """A time with a suitable unit."""
     unit, factor = _unit(value)
     return f"{value * factor:.3g} {unit}"
 
@@ -36,17 +36,13 @@ def check(entry: dict[str, Any]) -> str:
     return f"{entry['what']} {sign} {goal}{space}{unit}: {value}{space}{unit}, {verdict}"
 
 
-def floor(entry: dict[str, Any] | None) -> str:
-    return "–" if entry is None else f"{_plain(entry['times'])}×"
-
-
 def kernels(entry: dict[str, Any]) -> str:
     count = entry["kernels"]
     return "–" if count is None else f"{count:.0f}" if count >= 10 else f"{count:.2g}"
 
 
 def ceilings(result: dict[str, Any]) -> str:
-    """The machine's ceilings in a sentence's worth."""
+    """The machine's ceilings in one phrase."""
     entry = result["ceilings"]
     if entry is None:
         return "not measured"
@@ -90,33 +86,61 @@ def machine(result: dict[str, Any]) -> str:
     )
 
 
+def row(entry: dict[str, Any]) -> dict[str, str]:
+    """The cells of a measurement, by name."""
+    ours, baseline = entry["ours"], entry["baseline"]
+    return {
+        "what": entry["what"],
+        "measured": ours["name"],
+        "time": timing(ours),
+        "baseline": baseline["name"],
+        "its time": timing(baseline),
+        "faster by": ratio(entry["ratio"]),
+        "over floor": "–" if entry["floor"] is None else _times(entry["floor"]["times"]),
+        "kernels": kernels(ours),
+    }
+
+
 def exactness(entry: dict[str, Any]) -> tuple[str, ...]:
     """The cells of a row under EXACTNESS."""
-    errors = (f"{entry[kind]:.1e}" for kind in ("energy", "forces"))
-    return (entry["path"], entry["system"], entry["dtype"], entry["reference"], *errors)
+    checks, errors = entry["checks"], (f"{entry[kind]:.1e}" for kind in ("energy", "forces"))
+    target = "–"
+    if checks:
+        verdict = "met" if all(c["met"] for c in checks) else "missed"
+        target = f"≤ {checks[0]['goal']:.0e}: {verdict}"
+    return (_engine(entry), entry["system"], entry["dtype"], entry["reference"], *errors, target)
 
 
 def scaling(point: dict[str, Any]) -> tuple[str, ...]:
     """The cells of a row under SCALING."""
     time, atoms, memory = median(point["seconds"]), point["atoms"], point["memory"]
     return (
-        point["path"],
+        _engine(point),
         f"{atoms:,}",
         f"{point['pairs']:.0f}",
         seconds(time),
         seconds(time / atoms),
         "–" if memory is None else f"{_plain(memory / atoms / 1024)} KiB",
         seconds(point["setup_seconds"]) if point["setup_seconds"] else "–",
-        f"{_plain(point['floor_times'])}×",
+        "–" if point["floor_times"] is None else _times(point["floor_times"]),
     )
 
 
+def _engine(entry: dict[str, Any]) -> str:
+    """The engine, after the network where the file names it."""
+    return " ".join(filter(None, (entry.get("model"), entry["path"])))
+
+
+def _times(value: float) -> str:
+    return f"{_plain(value)}×"
+
+
 def _plain(value: float) -> str:
-    """Three digits, and no powers of ten where there are more before the point."""
+    """Three digits, or all digits before the point; never a power of ten."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def _unit(value: float) -> tuple[str, float]:
-    """The unit of time that suits a value in seconds, and its factor."""
+    """The unit of time for a value in seconds, and its factor."""
     units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
     return next(((unit, factor) for unit, factor in units if value * factor >= 1), ("ns", 1e9))

@@ -11,7 +11,7 @@ from rich.table import Table
 from geomatt.cli.console import console, output, progress_bar
 
 if TYPE_CHECKING:
-    from geomatt.bench import Bench
+    from geomatt.bench import BenchReport
 
 EXAMPLE = "Example: geomatt bench --suite train,infer --json bench.json"
 
@@ -22,6 +22,12 @@ def register(app: typer.Typer) -> None:
 
 
 def bench(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", help="Network to measure, such as geomatt or geomatt:features=64 (repeatable)."
+        ),
+    ] = None,
     device: Annotated[str, typer.Option("--device", help="Where to measure: cpu or cuda.")] = "cpu",
     suite: Annotated[
         str,
@@ -37,22 +43,23 @@ def bench(
         typer.Option("--plot", help="Picture of the scaling (png, pdf, svg); of curves, NAME-curves."),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only try that everything runs: a small network, no targets.")
+        bool, typer.Option("--quick", help="Only test that everything runs: small networks, no targets.")
     ] = False,
 ) -> None:
     r"""Time training and predictions against other packages in the same run, with targets and floors.
 
     Peers come from pip install 'geomatt\[bench]'. Ctrl-C keeps what was measured so far.
     """
-    from geomatt.bench import Settings, run_bench
+    from geomatt.bench import BenchSettings, run_bench
     from geomatt.bench.plot import curves_plot, scaling_plot
-    from geomatt.data.files import require_writable
+    from geomatt.data import require_writable
 
     for path in (json_file, plot):
         if path is not None:
             require_writable(path)
     names = [name.strip() for name in suite.split(",") if name.strip()]
-    result = run_bench(Settings.of(device, quick), names, stage=progress_bar)
+    settings = BenchSettings.of(device, quick, tuple(model or ["geomatt"]))
+    result = run_bench(settings, names, stage=progress_bar)
     if json_file is not None:
         result.save(json_file)
     _show(result)
@@ -68,13 +75,13 @@ def bench(
         raise typer.Exit(130)
 
 
-def _show(result: Bench) -> None:
+def _show(result: BenchReport) -> None:
     """Tables of all that was measured."""
     from geomatt.bench import words
 
     found = result.to_dict()
     if found["settings"]["quick"]:
-        console.print("A quick run: it shows that everything works, and its times mean little.")
+        console.print("A quick run tests that everything works; its times mean little.")
     output.print(f"machine   {words.machine(found)}", highlight=False, soft_wrap=True)
     output.print(f"ceilings  {words.ceilings(found)}", highlight=False, soft_wrap=True)
     if found["rows"]:
@@ -82,12 +89,13 @@ def _show(result: Bench) -> None:
     for row in found["rows"]:
         said = [*map(_coloured, row["checks"]), *([row["note"]] if row["note"] else [])]
         if said:
-            against = f"{row['what']}, against {row['baseline']['name']}"
+            against = f"{row['what']}, {row['ours']['name']} against {row['baseline']['name']}"
             output.print(f"{against}: {'; '.join(said)}", highlight=False, soft_wrap=True)
     if found["exactness"]:
-        output.print(_exactness(found["exactness"]))
+        output.print(_table("Exactness of the engines", words.EXACTNESS, found["exactness"], words.exactness))
     if found["scaling"]:
-        output.print(_scaling(found["scaling"]))
+        title = "Energy and forces of random matter"
+        output.print(_table(title, words.SCALING, found["scaling"], words.scaling))
     if found["curves"]:
         output.print(words.curves(found), highlight=False, soft_wrap=True)
     if not found["settings"]["quick"]:
@@ -97,26 +105,15 @@ def _show(result: Bench) -> None:
 
 
 def _rows(rows: list[dict[str, Any]]) -> Table:
-    """Ours above the baseline; columns that nothing fills are left out."""
+    """Each measurement above its baseline; kernels only where there are any."""
     from geomatt.bench import words
 
-    counts = any(row["ours"]["kernels"] for row in rows)
-    table = Table(title="Times: median (quartiles)", title_justify="left", show_lines=True)
-    table.add_column("what")
-    for heading in ("time", "faster by", "floor ×"):
-        table.add_column(heading)
-    if counts:
-        table.add_column("kernels", justify="right")
+    extra = ["over floor", *(["kernels"] if any(row["ours"]["kernels"] for row in rows) else [])]
+    table = Table("what", "time", "faster by", *extra, title="Times: median (quartiles)", show_lines=True)
     for row in rows:
-        baseline = row["baseline"]
-        cells = [
-            row["what"],
-            f"geomatt {words.timing(row['ours'])}\n{baseline['name']} {words.timing(baseline)}",
-            words.ratio(row["ratio"]),
-            words.floor(row["floor"]),
-        ]
-        cells += [f"{words.kernels(row['ours'])}\n{words.kernels(baseline)}"] if counts else []
-        table.add_row(*cells)
+        cells = words.row(row)
+        times = f"{cells['measured']} {cells['time']}\n{cells['baseline']} {cells['its time']}"
+        table.add_row(cells["what"], times, cells["faster by"], *(cells[name] for name in extra))
     return table
 
 
@@ -126,27 +123,8 @@ def _coloured(entry: dict[str, Any]) -> str:
     return f"[{'green' if entry['met'] else 'red'}]{words.check(entry)}[/]"
 
 
-def _exactness(entries: list[dict[str, Any]]) -> Table:
-    from geomatt.bench import words
-
-    table = Table(*words.EXACTNESS, "target", title="Exactness of the fast paths", title_justify="left")
-    for e in entries:
-        checks = e["checks"]
-        met = all(c["met"] for c in checks)
-        target = "–"
-        if checks:
-            colour, verdict = ("green", "met") if met else ("red", "missed")
-            target = f"[{colour}]≤ {checks[0]['goal']:.0e}: {verdict}[/]"
-        table.add_row(*words.exactness(e), target)
-    return table
-
-
-def _scaling(points: list[dict[str, Any]]) -> Table:
-    from geomatt.bench import words
-
-    table = Table(title="Energy and forces of random matter", title_justify="left")
-    for heading in words.SCALING:
-        table.add_column(heading, justify="left" if heading == "path" else "right")
-    for point in points:
-        table.add_row(*words.scaling(point))
+def _table(title: str, head: tuple[str, ...], entries: list[dict[str, Any]], cells: Any) -> Table:
+    table = Table(*head, title=title, title_justify="left")
+    for entry in entries:
+        table.add_row(*cells(entry))
     return table

@@ -37,13 +37,16 @@ class Weights:
 
 
 class GeometricAttentionEngine(Engine):
-    """C++ on a CPU, Triton kernels on a GPU, neighbour lists for large systems, plain torch otherwise."""
+    """C++ on a CPU, Triton kernels on a GPU, neighbour lists for large systems, plain torch otherwise.
+
+    "pairs" never uses neighbour lists, "sparse" does for all but loss gradients, "dense" is plain torch.
+    """
 
     def __init__(self, config: GeometricAttentionConfig, name: str = "auto") -> None:
         if name not in GeometricAttention.engines():
             known = ", ".join(GeometricAttention.engines())
             raise GeomAttError(f"Unknown `engine` {name!r}. Use one of: {known}.")
-        self.only_dense = name == "dense"
+        self.name = name
         self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
 
@@ -69,21 +72,22 @@ class GeometricAttentionEngine(Engine):
         return evaluation.maker.gradient(evaluation, by_energy, by_forces)
 
     def setup_pending(self) -> bool:
-        return not self.only_dense and to_be_compiled()
+        return self.name in ("auto", "pairs") and to_be_compiled()
 
     def setup(self) -> None:
         library()
 
     def capturable(self, batch: Batch) -> bool:
-        return super().capturable(batch) and not self._large(batch)
+        return super().capturable(batch) and self.name != "sparse" and not self._large(batch)
 
     def _large(self, batch: Batch) -> bool:
         return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 80)
 
     def _choose(self, weights: Weights, batch: Batch, gradient: bool) -> Engine:
-        if batch.cell is not None or (self._large(batch) and not gradient and not self.only_dense):
+        near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
+        if batch.cell is not None or (near and not gradient):
             return self.sparse
-        if self.only_dense:
+        if self.name == "dense":
             return self.dense
         if self.compiled.serves(weights.parameters, batch, weights.keep):
             return self.compiled

@@ -156,7 +156,7 @@ class GeometricAttention(Network):
 
     @classmethod
     def engines(cls) -> tuple[str, ...]:
-        return ("auto", "autograd", "dense")
+        return ("auto", "autograd", "dense", "pairs", "sparse")
 
     def engine(self, name: str = "auto") -> Engine:
         if name == "autograd":
