@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from geomatt.simulation.calculator import GeomAttCalculator
     from geomatt.simulation.dynamics import MDResult, run_md
     from geomatt.simulation.ensembles import DynamicsConfig
+    from geomatt.simulation.forces import engine_forces
+    from geomatt.simulation.monitor import frame_histogram
+    from geomatt.simulation.outcome import Outcome
 
 _MODULES = {
     "BatchedDynamics": "batched",
@@ -21,7 +24,10 @@ _MODULES = {
     "GeomAttCalculator": "calculator",
     "Group": "batched",
     "MDResult": "dynamics",
+    "Outcome": "outcome",
     "Replica": "batched",
+    "engine_forces": "forces",
+    "frame_histogram": "monitor",
     "run_md": "dynamics",
 }
 
