@@ -13,10 +13,11 @@ from geomatt.model.interface import Network
 # Kind, as it stands in model files, and where the class is: imported when first asked for.
 NETWORKS: dict[str, str | type[Network]] = {
     "geometric-attention": "geomatt.model.geometric_attention.network:GeometricAttention",
+    "pair-states": "geomatt.model.pair_states.network:PairStates",
     "schnet": "geomatt.model.schnet.network:SchNet",
 }
 # Short names for the `model` setting.
-ALIASES = {"geomatt": "geometric-attention"}
+ALIASES = {"geomatt": "geometric-attention", "pair": "pair-states"}
 
 
 def network_class(kind: str) -> type[Network]:
