@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import AttentionRecord, Network, NetworkConfig
+from geomatt.model.interface import AttentionRecord, Engine, Network, NetworkConfig
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 
 
@@ -122,6 +122,17 @@ class PairStates(Network):
             symmetric = 0.5 * (path + path.transpose(1, 2))
             records.append(AttentionRecord(2, t - 1, 0, symmetric, name=f"round {t}"))
         return records
+
+    def engine(self, name: str = "auto") -> Engine:
+        if name in ("auto", "dense"):
+            from geomatt.model.pair_states.dense.engine import DenseEngine
+
+            return DenseEngine(self)
+        return super().engine(name)
+
+    @classmethod
+    def engines(cls) -> tuple[str, ...]:
+        return (*super().engines(), "dense")
 
     def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
         """All rounds, one after the other."""
