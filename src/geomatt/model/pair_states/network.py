@@ -19,6 +19,7 @@ are zero, so they add nothing to any sum. `dense` and `gpu` compute the same num
 
 from __future__ import annotations
 
+import importlib.util
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -124,6 +125,11 @@ class PairStates(Network):
         return records
 
     def engine(self, name: str = "auto") -> Engine:
+        triton = self.device.type == "cuda" and importlib.util.find_spec("triton") is not None
+        if name == "triton" or (name == "auto" and triton):
+            from geomatt.model.pair_states.gpu.engine import TritonEngine
+
+            return TritonEngine(self)
         if name in ("auto", "dense"):
             from geomatt.model.pair_states.dense.engine import DenseEngine
 
@@ -132,7 +138,7 @@ class PairStates(Network):
 
     @classmethod
     def engines(cls) -> tuple[str, ...]:
-        return (*super().engines(), "dense")
+        return (*super().engines(), "dense", "triton")
 
     def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
         """All rounds, one after the other."""

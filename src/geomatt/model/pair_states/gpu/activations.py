@@ -54,7 +54,7 @@ def activate_kernel(
     h, h_m, b1, b1_m, u, u_m, x, x_m, b2, b2_m, after, after_m, mask,
     C: tl.constexpr, COLUMNS: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """H ← H + b₁, U = silu(H); if NEXT, after = X + b₂. A program does a row of H and of X, if any is left."""
+    """H ← H + b₁, U = silu(H); if NEXT, after = X + b₂. A program does a row of H, and of X if it has it."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
