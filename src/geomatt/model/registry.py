@@ -31,6 +31,11 @@ NETWORKS: dict[str, Entry] = {
         "geomatt.model.geometric_attention.config:GeometricAttentionConfig",
         "geomatt.model.geometric_attention.network:GeometricAttention",
     ),
+    "pair-states": Entry(
+        "pair",
+        "geomatt.model.pair_states.config:PairStatesConfig",
+        "geomatt.model.pair_states.network:PairStates",
+    ),
     "schnet": Entry(
         "schnet", "geomatt.model.schnet.config:SchNetConfig", "geomatt.model.schnet.network:SchNet"
     ),

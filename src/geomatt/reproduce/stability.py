@@ -219,7 +219,7 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
          "no walls: intact", "failed at, ps", "h(r) error", "drift"],
         lines,
         f"{ps['nvt']:g} ps at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed once "
-        f"a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV per atom and ps. "
+        f"a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps. "
         "h(r) error: of the distribution of distances against the data's, runs that completed or not.",
     )  # fmt: skip
 

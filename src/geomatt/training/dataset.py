@@ -10,6 +10,7 @@ import numpy as np
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig
+from geomatt.training.recipes import VALIDATION_SHARE
 from geomatt.units import energy_unit
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
     train, val = config.train, config.val
     if train is None and val is None:
         points = min(1000, count * 9 // 10)
-        val = max(1, points // (config.folds or 5))
+        val = max(1, points // (config.folds or VALIDATION_SHARE.get(config.recipe, 5)))
         train = points - val
     elif val is None:
         val = max(1, min((train or 0) // 4, count - (train or 0)))

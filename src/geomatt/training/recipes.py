@@ -33,7 +33,24 @@ RECIPES: dict[str, dict[str, Any]] = {
         "ema_decay": 0.999,
         "patience": 200,
     },
+    # Pair states: an unsquared loss in units of the forces; without clipping wide networks diverge.
+    "pair": {
+        "epochs": 800,
+        "batch": 10,
+        "learning_rate": 8e-4,
+        "schedule": "cosine",
+        "warmup": 5,
+        "final": 0.0,
+        "ema_decay": 0.999,
+        "clip": 1.0,
+        "patience": 0,
+        "validate_every": 5,
+        "weighting": "unsquared",
+        "rho": 0.01,
+        "scale": "forces",
+    },
 }
+VALIDATION_SHARE = {"pair": 20}  # one of so many structures validates; else one of five
 
 TRANSFER_EPOCHS = 1000  # the paper's, for a readout on frozen features
 

@@ -1,0 +1,54 @@
+"""Hyper-parameters of the network."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from geomatt.errors import GeomAttError
+from geomatt.model.settings import NetworkConfig, setting
+
+SIZES = {"S": 64, "M": 128, "L": 256}  # channels
+NORMALISATIONS = ("atoms", "constant")
+DECAY = 1.0  # Å, of x = exp(−d / DECAY)
+NEAREST, FARTHEST = 1.0, math.exp(-10.0)  # x at d = 0 and at 10 Å: the range of the centres μ
+
+
+@dataclass(frozen=True)
+class PairStatesConfig(NetworkConfig):
+    """What defines a pair-states network; weights excluded."""
+
+    channels: int = setting(128, "numbers in the state of a pair (C); 64, 128 and 256 are sizes S, M and L")
+    rounds: int = setting(3, "rounds in which pairs learn from third atoms (T)")
+    functions: int = setting(16, "basis functions of the distance (L)")
+    normalisation: str = setting(
+        "atoms",
+        "what divides sums over atoms: the square root of the number of atoms, or a constant",
+        choices=NORMALISATIONS,
+    )
+    typical_atoms: float = setting(20.0, "the number of atoms that a constant normalisation stands for")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if min(self.channels, self.rounds) < 1 or self.functions < 2:
+            raise GeomAttError("`channels` and `rounds` must be at least 1, `functions` at least 2.")
+        if self.normalisation not in NORMALISATIONS:
+            raise GeomAttError(
+                f"Unknown `normalisation` {self.normalisation!r}. Use one of: {', '.join(NORMALISATIONS)}."
+            )
+        if not self.typical_atoms > 0:
+            raise GeomAttError(f"`typical_atoms` must be positive, not {self.typical_atoms}.")
+
+    @classmethod
+    def of_size(cls, size: str, elements: Sequence[int], **settings: Any) -> Self:
+        """The configuration of size S, M or L."""
+        if size not in SIZES:
+            raise GeomAttError(f"Unknown `size` {size!r}. Use one of: {', '.join(SIZES)}.")
+        return cls(elements=tuple(elements), channels=SIZES[size], **settings)
+
+    @property
+    def sharpness(self) -> float:
+        """β of the basis functions: neighbours overlap at half their width."""
+        return (2.0 * (NEAREST - FARTHEST) / self.functions) ** -2

@@ -1,0 +1,174 @@
+"""Energies, forces and the gradient of a loss of the pair-states network, written out by hand.
+
+Four sweeps, no automatic differentiation:
+
+    forward    values x
+    adjoints   n_x = −∂E/∂x, which end in the forces
+    tangents   ẋ, derivatives along ṙ = ∂loss/∂F ("dot")
+    hats       x̂ = ∂L/∂x with L = Σ_b w_b E_b − Ė_b, w = ∂loss/∂E
+
+L has the loss's gradient with respect to every weight, because F = −∂E/∂r. It is a function of values and
+tangents, and ∂L/∂ẋ = n_x is known from the adjoints. So for y = W x, from ẏ = W ẋ:
+
+    ∂L/∂W = ŷ xᵀ + n_y ẋᵀ        x̂ = Wᵀ ŷ
+
+The readout sees only X_ii and Σ_j X_ij, so W₂ of the last round acts after the sums, on atoms (`readout`).
+Products with weights are here; all else is in `kernels`, which says how tensors are laid out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from geomatt.model.interface import Parameters
+from geomatt.model.pair_states.config import PairStatesConfig
+from geomatt.model.pair_states.dense.kernels import TorchKernels
+from geomatt.model.pair_states.dense.readout import Readout, multiply
+
+
+@dataclass
+class Tape:
+    """What the sweeps leave for each other: (T, S, M, rows, P).
+
+    With a gradient S is two: [x, ẋ] for states and [x̂, n_x] for adjoints. Without, one: x and n_x.
+    """
+
+    xp: Tensor  # X above P, 2C rows
+    ab: Tensor  # A above B, 2C
+    h: Tensor  # 2C
+    u: Tensor  # 2C
+    adjoint_x: Tensor  # C
+    adjoint_h_ab: Tensor  # adjoints of H above those of A and B, 4C
+    n_u: Tensor  # (T, M, 2C, P)
+    n_p: Tensor  # (T, M, C, P)
+
+    @classmethod
+    def empty(
+        cls, config: PairStatesConfig, members: int, columns: int, gradient: bool, like: Tensor
+    ) -> Tape:
+        rounds, width, slots = config.rounds, config.channels, 1 + gradient
+
+        def new(*shape: int) -> Tensor:
+            return torch.empty(shape, dtype=like.dtype, device=like.device)
+
+        states, kept = (rounds, slots, members), rounds if gradient else 1
+        return cls(
+            xp=new(*states, 2 * width, columns),
+            ab=new(*states, 2 * width, columns),
+            h=new(*states, 2 * width, columns),
+            u=new(*states, 2 * width, columns),
+            adjoint_x=new(kept, slots, members, width, columns),
+            adjoint_h_ab=new(kept, slots, members, 4 * width, columns),
+            n_u=new(kept, members, 2 * width, columns),
+            n_p=new(kept, members, width, columns),
+        )
+
+
+class Program:
+    """The sweeps over one batch."""
+
+    def __init__(
+        self, config: PairStatesConfig, p: Parameters, kernels: TorchKernels, like: Tensor, gradient: bool
+    ) -> None:
+        """`like` has the device and the precision to use."""
+        self.p, self.kernels, self.width, self.rounds = p, kernels, config.channels, config.rounds
+        self.members = len(kernels.numbers)
+        self.tape = Tape.empty(config, self.members, kernels.columns, gradient, like)
+        self.readout = Readout(p, kernels, like, gradient)
+
+    # ---- values ---------------------------------------------------------------------------------------
+
+    def forward(self) -> Tensor:
+        """Atomic energies (M, B, N)."""
+        p, k, tape = self.p, self.kernels, self.tape
+        k.initial(tape.xp[0, 0, :, : self.width])
+        for t in range(self.rounds):
+            xp, ab, h, u = tape.xp[t, 0], tape.ab[t, 0], tape.h[t, 0], tape.u[t, 0]
+            x, product = xp.split(self.width, 1)
+            multiply(p["W_AB"][:, t], x, ab)
+            k.product(ab, product)
+            multiply(p["W1"][:, t], xp, h)
+            x_next = self._next_x(t, 0)
+            k.activate(h, p["b1"][:, t], u, x, p["b2"][:, t], x_next)
+            if x_next is not None:
+                multiply(p["W2"][:, t], u, x_next, add=True)
+        return self.readout.energies(x, u)
+
+    def adjoints(self) -> Tensor:
+        """Forces (M, B, N, 3)."""
+        p, k, tape, width = self.p, self.kernels, self.tape, self.width
+        n_next, n_u = self.n_last = self.readout.adjoints()
+        for t in reversed(range(self.rounds)):
+            s = min(t, len(tape.n_u) - 1)
+            n_x, n_h_ab, n_p = tape.adjoint_x[s, -1], tape.adjoint_h_ab[s, -1], tape.n_p[s]
+            n_h, n_ab = n_h_ab.split(2 * width, 1)
+            if t < self.rounds - 1:
+                n_u = multiply(p["W2"][:, t].mT, n_next, tape.n_u[s])
+            k.activate_adjoint(n_u, tape.h[t, 0], n_next, n_h, n_x)
+            multiply(p["W1"][:, t, :, width:].mT, n_h, n_p)
+            k.product_adjoint(n_p, tape.ab[t, 0], n_ab)
+            multiply(p["back"][:, t].mT, n_h_ab, n_x, add=True)
+            n_next = n_x
+        return k.forces(n_next)
+
+    # ---- gradient of a loss -----------------------------------------------------------------------------
+
+    def tangents(self, r_dot: Tensor) -> None:
+        """Along ṙ (M, B, N, 3)."""
+        p, k, tape = self.p, self.kernels, self.tape
+        k.initial_dot(r_dot, tape.xp[0, 1, :, : self.width])
+        for t in range(self.rounds):
+            xp_dot, ab_dot, h_dot, u_dot = tape.xp[t, 1], tape.ab[t, 1], tape.h[t, 1], tape.u[t, 1]
+            x_dot, product_dot = xp_dot.split(self.width, 1)
+            multiply(p["W_AB"][:, t], x_dot, ab_dot)
+            k.product_dot(tape.ab[t, 0], ab_dot, product_dot)
+            multiply(p["W1"][:, t], xp_dot, h_dot)
+            x_dot_next = self._next_x(t, 1)
+            k.activate_dot(tape.h[t, 0], h_dot, u_dot, x_dot, x_dot_next)
+            if x_dot_next is not None:
+                multiply(p["W2"][:, t], u_dot, x_dot_next, add=True)
+        self.readout.tangents(x_dot, u_dot)
+
+    def hats(self, by_energy: Tensor) -> None:
+        """From w = ∂loss/∂E (M, B)."""
+        p, k, tape, width = self.p, self.kernels, self.tape, self.width
+        hat_next, u_hat = self.readout.hats(by_energy)
+        p_hat, n_u = torch.empty_like(tape.n_p[0]), self.n_last[1]
+        for t in reversed(range(self.rounds)):
+            x_hat, h_ab_hat = tape.adjoint_x[t, 0], tape.adjoint_h_ab[t, 0]
+            h_hat, ab_hat = h_ab_hat.split(2 * width, 1)
+            if t < self.rounds - 1:
+                u_hat, n_u = multiply(p["W2"][:, t].mT, hat_next, h_hat), tape.n_u[t]
+            k.activate_hat(u_hat, n_u, tape.h[t, 0], tape.h[t, 1], hat_next, h_hat, x_hat)
+            multiply(p["W1"][:, t, :, width:].mT, h_hat, p_hat)
+            k.product_hat(p_hat, tape.n_p[t], tape.ab[t, 0], tape.ab[t, 1], ab_hat)
+            multiply(p["back"][:, t].mT, h_ab_hat, x_hat, add=True)
+            hat_next = x_hat
+
+    def gradients(self) -> dict[str, Tensor]:
+        """∂L/∂ of all weights, (M, ...)."""
+        tape, width, last = self.tape, self.width, self.rounds - 1
+        found = self.readout.gradients()
+        h, ab = tape.adjoint_h_ab.split(2 * width, 3)
+        found["W_AB"] = self.kernels.weights(ab, tape.xp[..., :width, :])
+        found["W1"] = self.kernels.weights(h, tape.xp)
+        found["b1"] = self.kernels.biases(h)
+        w2, b2 = found.pop("last.W2"), found.pop("last.b2")
+        if last:
+            w2 = torch.cat([self.kernels.weights(tape.adjoint_x[1:], tape.u[:last]), w2], 1)
+            b2 = torch.cat([self.kernels.biases(tape.adjoint_x[1:]), b2], 1)
+        found["W2"], found["b2"] = w2, b2
+        return found | self.kernels.initial_gradient(tape.adjoint_x[0, 0], tape.adjoint_x[0, 1])
+
+    def _next_x(self, t: int, slot: int) -> Tensor | None:
+        """X or Ẋ after round t; None after the last, where it is never formed."""
+        return self.tape.xp[t + 1, slot, :, : self.width] if t + 1 < self.rounds else None
+
+
+def prepare(p: Parameters) -> Parameters:
+    """The weights, with "back" (M, T, 4C, C) above each other: what leads from X to H, A and B."""
+    width = p["W_AB"].shape[-1]
+    return {**p, "back": torch.cat([p["W1"][..., :width], p["W_AB"]], 2)}

@@ -1,0 +1,60 @@
+"""The engine for GPUs: float32, up to 64 atoms. TF32 trains, and never evaluates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.model.interface import Parameters
+from geomatt.model.pair_states.dense.engine import DenseEngine, DenseEvaluation
+from geomatt.model.pair_states.dense.program import Program
+from geomatt.model.pair_states.gpu.kernels import LARGEST, TritonKernels
+
+# By what is asked for: of torch's products, and of Triton's.
+TRAINING, EVALUATION = ("high", "tf32"), ("highest", "ieee")
+
+
+class TritonEngine(DenseEngine):
+    """`DenseEngine` with Triton kernels where they serve."""
+
+    tune: dict[str, int] | None = None
+
+    def evaluate(
+        self,
+        prepared: Parameters,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> DenseEvaluation:
+        with products_in(TRAINING[0] if gradient else EVALUATION[0]):
+            return super().evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
+
+    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        with products_in(TRAINING[0]):
+            return super().gradient(evaluation, by_energy, by_forces)
+
+    def _program(self, p: Parameters, batch: Batch, gradient: bool) -> Program:
+        if batch.positions.dtype != torch.float32 or batch.numbers.shape[2] > LARGEST:
+            return super()._program(p, batch, gradient)
+        precision = TRAINING[1] if gradient else EVALUATION[1]
+        kernels = TritonKernels(
+            self.config, p, batch.numbers, batch.positions, precision=precision, tune=self.tune
+        )
+        return Program(self.config, p, kernels, batch.positions, gradient)
+
+
+@contextmanager
+def products_in(precision: str) -> Iterator[None]:
+    """Torch's matrix products of float32 in the given precision."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision(precision)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

@@ -1,0 +1,203 @@
+"""The pair-states network. Atoms i, j, m at distances d_ij with elements z_i:
+
+    x_ij = exp(−d_ij / 1 Å)                                        decays with distance, 1 at d = 0
+    φ_l(d) = exp(−β (x − μ_l)²)                                    L basis functions, centres even in x
+    X_ij = (K φ(d_ij)) ∘ g(z_i) ∘ h(z_j)   (i ≠ j)                 initial state of a pair, C numbers
+    X_ii = e(z_i)                                                  an atom is the pair with itself
+    T rounds:
+        A = W_A X,  B = W_B X                                      no biases: a state of zero has no part
+        P_ij = s Σ_m A_im ∘ B_mj                                   sum over all atoms, i and j included
+        X_ij ← X_ij + W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂           hidden width 2C
+    E_i = MLP([X_ii, s Σ_{j≠i} X_ij])                              2C → 2C → C → 1, silu
+
+s = N^(−1/2) with N the atoms of the structure, or a constant. The product is that of matrices over atoms, one
+for each channel: T rounds describe terms of up to 2^T + 1 bodies.
+
+Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
+are zero, so they add nothing to any sum. `dense` and `gpu` compute the same numbers faster.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from geomatt.data.batch import Batch
+from geomatt.model.interface import AttentionRecord, Engine, Network
+from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
+
+
+@dataclass
+class Round:
+    """One round: the factors of its product, and the states it leads to."""
+
+    a: Tensor  # (B, N, N, C)
+    b: Tensor  # (B, N, N, C)
+    states: Tensor  # (B, N, N, C)
+
+
+class PairStates(Network):
+    """Atomic energies (normalised units) from the states of all pairs of atoms."""
+
+    kind: ClassVar[str] = "pair-states"
+    Config: ClassVar = PairStatesConfig
+    recipe: ClassVar[str] = "pair"
+    small: ClassVar = {"channels": 8, "rounds": 2, "functions": 8}
+    parts: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "initial": ("g", "h", "e", "K"),
+        "rounds": ("W_AB", "W1", "b1", "W2", "b2"),
+        "readout": ("readout",),
+    }
+    per_element: ClassVar[tuple[str, ...]] = ("g", "h", "e")
+
+    config: PairStatesConfig
+
+    def __init__(self, config: PairStatesConfig, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(config, dtype)
+        elements, width, rounds = len(config.elements), config.channels, config.rounds
+        self.mu: Tensor
+        self.register_buffer("mu", torch.linspace(FARTHEST, NEAREST, config.functions, dtype=torch.float64))
+        self.g = nn.Parameter(torch.empty(elements, width))
+        self.h = nn.Parameter(torch.empty(elements, width))
+        self.e = nn.Parameter(torch.empty(elements, width))
+        self.K = nn.Parameter(torch.empty(width, config.functions))
+        self.W_AB = nn.Parameter(torch.empty(rounds, 2 * width, width))  # W_A above W_B
+        self.W1 = nn.Parameter(torch.empty(rounds, 2 * width, 2 * width))
+        self.b1 = nn.Parameter(torch.empty(rounds, 2 * width))
+        self.W2 = nn.Parameter(torch.empty(rounds, width, 2 * width))
+        self.b2 = nn.Parameter(torch.empty(rounds, width))
+        self.readout = nn.Sequential(
+            nn.Linear(2 * width, 2 * width),
+            nn.SiLU(),
+            nn.Linear(2 * width, width),
+            nn.SiLU(),
+            nn.Linear(width, 1),
+        )
+        self.reset_parameters()
+        self.to(dtype)
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Orthogonal weights of unit gain, zero biases; every number of the initial states has variance one.
+
+        So the tables of elements are normal, and K has the gain that makes up for Σ_l φ_l² ≈ 2.5 being spread
+        over C channels. With unit gain for K the products start tiny and training loses thousands of steps.
+        """
+        for table in (self.g, self.h, self.e):
+            nn.init.normal_(table)
+        nn.init.orthogonal_(self.K, gain=math.sqrt(max(self.K.shape) / 2.5))
+        for t in range(self.config.rounds):
+            for half in self.W_AB[t].chunk(2):
+                nn.init.orthogonal_(half)
+            nn.init.orthogonal_(self.W1[t])
+            nn.init.orthogonal_(self.W2[t])
+        for layer in self.readout:
+            if isinstance(layer, nn.Linear):
+                nn.init.orthogonal_(layer.weight)
+                nn.init.zeros_(layer.bias)
+        nn.init.zeros_(self.b1)
+        nn.init.zeros_(self.b2)
+
+    def atomic_energies(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
+        """Atomic energies (B, N); zero for padding.
+
+        `switch` multiplies states of pairs i ≠ j: entry 0 the initial states, entry t those after round t.
+        Any shape that broadcasts to (T + 1, B, N, N). A factor of one changes nothing, zero removes a pair.
+        """
+        for one in self.run(batch, switch):
+            states = one.states
+        own, between = self_pairs(batch), ~self_pairs(batch)
+        features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
+        return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
+
+    def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
+        """Of every round |Σ_c A_ij,c B_ji,c|, the path i → j → i, averaged with j → i → j."""
+        records = []
+        for t, one in enumerate(self.run(batch), start=1):
+            path = (one.a * one.b.transpose(1, 2)).sum(-1).abs()  # (B, N, N)
+            symmetric = 0.5 * (path + path.transpose(1, 2))
+            records.append(AttentionRecord(2, t - 1, 0, symmetric, name=f"round {t}"))
+        return records
+
+    def engine(self, name: str = "auto") -> Engine:
+        if name == "auto" and self.device.type == "cuda" and importlib.util.find_spec("triton"):
+            from geomatt.model.pair_states.gpu.engine import TritonEngine
+
+            return TritonEngine(self)
+        if name in ("auto", "dense"):
+            from geomatt.model.pair_states.dense.engine import DenseEngine
+
+            return DenseEngine(self)
+        return super().engine(name)
+
+    @classmethod
+    def engines(cls) -> tuple[str, ...]:
+        return (*super().engines(), "dense")
+
+    def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
+        """All rounds, one after the other."""
+        weights = self.pair_weights(batch, switch)
+        x = self.initial_states(batch) * weights[0]
+        for t in range(self.config.rounds):
+            a, b = (x @ self.W_AB[t].T).chunk(2, -1)  # (B, N, N, C)
+            p = self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b)
+            hidden = functional.silu(torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t])  # (B, N, N, 2C)
+            x = (x + hidden @ self.W2[t].T + self.b2[t]) * weights[t + 1]
+            yield Round(a, b, x)
+
+    def initial_states(self, batch: Batch) -> Tensor:
+        """X before the first round, (B, N, N, C)."""
+        one_hot = (batch.numbers[..., None] == self.elements).to(self.g.dtype)  # (B, N, elements)
+        g, h, e = one_hot @ self.g, one_hot @ self.h, one_hot @ self.e  # (B, N, C)
+        functions = self.basis(pair_distances(batch.positions)) @ self.K.T  # (B, N, N, C)
+        return torch.where(self_pairs(batch), e[:, :, None], functions * g[:, :, None] * h[:, None])
+
+    def basis(self, distances: Tensor) -> Tensor:
+        """φ of distances (...) as (..., L).
+
+        Values below exp(−40) ≈ 4e−18 are set to zero: they do not matter, and products with numbers that are
+        smaller still would be denormal and slow.
+        """
+        x = torch.exp(-distances / DECAY)
+        exponent = self.config.sharpness * (x[..., None] - self.mu) ** 2
+        return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+
+    def scale(self, batch: Batch) -> Tensor:
+        """s, the factor on sums over atoms, as (B, 1, 1, 1)."""
+        atoms = batch.mask.sum(-1)[:, None, None, None].to(self.g.dtype)
+        if self.config.normalisation == "constant":
+            atoms = torch.full_like(atoms, self.config.typical_atoms)
+        return atoms.clamp(min=1.0) ** -0.5
+
+    def pair_weights(self, batch: Batch, switch: Tensor | None) -> Tensor:
+        """What multiplies the initial states and those after each round, (T + 1, B, N, N, 1).
+
+        Zero for padding, else one, or `switch` if it is given and the atoms of the pair are two.
+        """
+        mask = batch.mask
+        real = (mask[:, :, None] & mask[:, None])[..., None].to(self.g.dtype)
+        if switch is not None:
+            shape = (self.config.rounds + 1, *batch.numbers.shape, batch.numbers.shape[-1])
+            real = torch.where(self_pairs(batch), real, switch.to(real).expand(shape)[..., None] * real)
+            return real
+        return real.expand(self.config.rounds + 1, *real.shape)
+
+
+def self_pairs(batch: Batch) -> Tensor:
+    """Where i = j, (N, N, 1)."""
+    return torch.eye(batch.numbers.shape[-1], dtype=torch.bool, device=batch.numbers.device)[..., None]
+
+
+def pair_distances(positions: Tensor) -> Tensor:
+    """d_ij (B, N, N) of positions (B, N, 3): exactly zero, with zero gradient, where atoms coincide."""
+    difference = positions[..., :, None, :] - positions[..., None, :, :]  # (B, N, N, 3)
+    squared = difference.square().sum(-1)
+    apart = squared > 0
+    return torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)

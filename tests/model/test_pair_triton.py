@@ -1,0 +1,103 @@
+"""The Triton kernels against `DenseEngine`: on a GPU where there is one, else in Triton's interpreter.
+
+Triton decides for the interpreter when it is first imported, so that happens in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from test_pair_dense import members, slopes
+
+from geomatt.model.pair_states.dense.engine import DenseEngine
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+runs_kernels = pytest.mark.skipif(DEVICE == "cpu" and not INTERPRETED, reason="no GPU, no interpreter")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # numpy's, inside the interpreter
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton"),
+]
+
+
+@pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the tests below run by themselves")
+def test_in_the_interpreter() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", __file__],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.fixture(scope="module")
+def engine_class() -> Any:
+    from geomatt.model.pair_states.gpu.engine import TritonEngine
+
+    if INTERPRETED:
+        from triton.runtime import interpreter
+
+        scope = interpreter._LangPatchScope
+        original = scope.set_attr
+
+        def set_attr(self: Any, owner: Any, name: str, value: Any) -> None:
+            """The interpreter's int(array) fails with newer numpy."""
+            index = (lambda t: int(t.handle.data.item())) if name == "__index__" else value
+            original(self, owner, name, index)
+
+        scope.set_attr = set_attr
+        # Few and large programs: the interpreter runs them one after the other.
+        TritonEngine.tune = {"initial_pairs": 128, "distance_pairs": 128, "gradient_rows": 3}
+    return TritonEngine
+
+
+def single(x: Any) -> Any:
+    return x.to(DEVICE, torch.float32) if x.is_floating_point() else x.to(DEVICE)
+
+
+def close(found: torch.Tensor | None, expected: torch.Tensor | None, tolerance: float) -> bool:
+    assert found is not None
+    assert expected is not None
+    error = (found.double().cpu() - expected).abs().max()
+    return bool(error <= tolerance * expected.abs().max())
+
+
+@runs_kernels
+@pytest.mark.parametrize(
+    ("count", "changes"),
+    [(1, {"rounds": 2}), (2, {"rounds": 1, "normalisation": "constant", "functions": 17, "channels": 6})],
+)
+def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: dict) -> None:
+    network, state, batch = members(count, **changes)
+    dense, triton = DenseEngine(network), engine_class(network)
+    by_energy, by_forces = slopes(batch)
+    expected = dense.evaluate(dense.prepare(state), batch, gradient=True)
+    right = dense.gradient(expected, by_energy, by_forces)
+
+    prepared, inputs = triton.prepare({n: single(v) for n, v in state.items()}), batch.apply(single)
+    found = triton.evaluate(prepared, inputs)
+    assert close(found.energy, expected.energy, 1e-5)
+    assert close(found.forces, expected.forces, 1e-5)
+    found = triton.evaluate(prepared, inputs, gradient=True)
+    tolerance = 1e-5 if DEVICE == "cpu" else 1e-2  # TF32
+    assert close(found.energy, expected.energy, tolerance)
+    assert close(found.forces, expected.forces, tolerance)
+    gradient = triton.gradient(found, single(by_energy), single(by_forces))
+    sizes = [p.numel() for p in network.parameters()]
+    for name, g, r in zip(dense.names, gradient.split(sizes, 1), right.split(sizes, 1), strict=True):
+        assert close(g, r, tolerance), name
+
+
+@runs_kernels
+def test_what_the_kernels_do_not_do_goes_to_the_dense_engine(engine_class: Any) -> None:
+    network, state, batch = members(1)
+    triton, dense = engine_class(network), DenseEngine(network)
+    found, expected = (e.evaluate(e.prepare(state), batch) for e in (triton, dense))
+    assert torch.equal(found.forces, expected.forces)  # float64
