@@ -24,8 +24,11 @@ _CHUNK = 2_000_000  # pairs of atoms at a time
 
 def find_outliers(dataset: Dataset) -> dict[int, str]:
     """Index of each outlier, ascending, and what is wrong with it."""
+    coincident = list(_coincident(dataset))
+    if len(coincident) > max(1, len(dataset) // 2):
+        coincident = []  # not outliers but a wrong length unit
     found: dict[int, str] = {}
-    for index, reason in (*_coincident(dataset), *_energies(dataset), *_forces(dataset)):
+    for index, reason in (*coincident, *_energies(dataset), *_forces(dataset)):
         found[index] = f"{found[index]}, {reason}" if index in found else reason
     return dict(sorted(found.items()))
 
