@@ -48,6 +48,7 @@ def _energies(dataset: Dataset) -> Iterator[tuple[int, str]]:
         return
     counts = dataset.composition()
     _, kind, sizes = np.unique(counts, axis=0, return_inverse=True, return_counts=True)
+    kind = kind.reshape(-1)  # numpy 2.0 keeps the axis
     frequent = sizes >= _MIN_FRAMES
     for k in np.flatnonzero(frequent):
         frames = np.flatnonzero(kind == k)

@@ -80,7 +80,7 @@ def check_stiffness(
     guesses = {name: in_file * factor for name, factor in units.ENERGY_IN_EV.items()}
     name, value = min(guesses.items(), key=lambda item: abs(np.log(abs(item[1]) / 30)) if item[1] else np.inf)
     advice = (
-        f"Read as {name} they would be {value:.3g}: give `energy_unit` {name}."
+        f"Read as {name} it would be {value:.3g}: give `energy_unit` {name}."
         if _PLAUSIBLE[0] <= value <= _PLAUSIBLE[1]
         else "Check the units of energies and forces."
     )
