@@ -64,6 +64,8 @@ def test_wrong_length_unit(good: Dataset) -> None:
     assert "`length_unit`" in warning
     (warning,) = check_labels(stretched(good, 1 / BOHR))
     assert "far apart" in warning
+    (warning,) = check_labels(stretched(good, 0.1))  # nm
+    assert "close together" in warning
     argon = np.array([18, 18, 18])  # no bonds
     assert check_labels(Dataset.from_frames(argon, 3.8 * np.eye(3)[None])) == []
     assert check_labels(Dataset.from_frames(np.array([98, 1, 1]), np.eye(3)[None])) == []  # no radius known
@@ -189,6 +191,8 @@ def test_many_outliers(good: Dataset) -> None:
     assert "energy" in find_outliers(data)[3]
     assert "forces" in find_outliers(data)[3]
     assert drop_outliers(good) == (good, {})
+    (warning,) = check_labels(damaged(good.select([0]), 0, "positions"))  # nothing is left without it
+    assert "1 of 1 structures" in warning
 
 
 def test_outliers_of_mixtures() -> None:

@@ -166,7 +166,7 @@ def test_wrong_checksum(server: Server, tmp_path: Path) -> None:
     assert parts(tmp_path) == []
     copy = tmp_path / "copy.npz"
     copy.write_bytes(server.content)
-    fails("differs from the md17/ethanol first downloaded", source=copy)
+    fails("differs from the first download of md17/ethanol", source=copy)
     assert not path.exists()
     copy.write_bytes(first)
     assert fetch("md17/ethanol", source=copy) == (path, "copied")

@@ -108,6 +108,14 @@ def test_comment_line() -> None:
     assert parsed == expected
 
 
+def test_nested_info_is_written_as_json(tmp_path: Path) -> None:
+    info = {"ragged": [[1, 2], [3]], "mapping": {"a": None}, "matrix": [[1, 2], [3, 4]]}
+    write(
+        Dataset.from_structures([Structure(np.array([1]), np.zeros((1, 3)), info=info)]), tmp_path / "a.xyz"
+    )
+    assert read(tmp_path / "a.xyz")[0].info == info
+
+
 def test_blank_lines_between_frames_and_compression(tmp_path: Path) -> None:
     text = "1\nenergy=1.0\nH 0 0 0\n\n1\nenergy=2.0\nH 0 0 1 extra\n\n\n"
     (tmp_path / "a.xyz").write_text(text)

@@ -182,7 +182,7 @@ def test_concatenate(tmp_path: Path) -> None:
     assert (
         both.select([0]).fingerprint() != first.fingerprint()
     )  # forces of the others are missing, not absent
-    with pytest.raises(GeomAttError, match="b has no energies"):
+    with pytest.raises(GeomAttError, match=r"without energies \(b\)"):
         concatenate([first, Dataset.from_structures([molecule(1, energy=None)], name="b")])
     with pytest.raises(GeomAttError, match="no data sets"):
         concatenate([])

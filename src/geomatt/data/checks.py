@@ -41,6 +41,8 @@ def check_labels(dataset: Dataset) -> list[str]:
         warnings = _repeated_frames(dataset)
         outliers = find_outliers(dataset)
         warnings += _outliers(outliers, len(dataset))
+        if len(outliers) == len(dataset):
+            return warnings
         if outliers:  # they would spoil the statistics of the others
             dataset = dataset.select(np.setdiff1d(np.arange(len(dataset)), list(outliers)))
         lengths = _bond_lengths(dataset)

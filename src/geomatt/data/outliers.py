@@ -24,8 +24,11 @@ _CHUNK = 2_000_000  # pairs of atoms at a time
 
 def find_outliers(dataset: Dataset) -> dict[int, str]:
     """Index of each outlier, ascending, and what is wrong with it."""
+    coincident = list(_coincident(dataset))
+    if len(coincident) > max(1, len(dataset) // 2):
+        coincident = []  # not outliers but a wrong length unit
     found: dict[int, str] = {}
-    for index, reason in (*_coincident(dataset), *_energies(dataset), *_forces(dataset)):
+    for index, reason in (*coincident, *_energies(dataset), *_forces(dataset)):
         found[index] = f"{found[index]}, {reason}" if index in found else reason
     return dict(sorted(found.items()))
 
@@ -45,6 +48,7 @@ def _energies(dataset: Dataset) -> Iterator[tuple[int, str]]:
         return
     counts = dataset.composition()
     _, kind, sizes = np.unique(counts, axis=0, return_inverse=True, return_counts=True)
+    kind = kind.reshape(-1)  # numpy 2.0 keeps the axis
     frequent = sizes >= _MIN_FRAMES
     for k in np.flatnonzero(frequent):
         frames = np.flatnonzero(kind == k)

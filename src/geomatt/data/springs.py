@@ -11,6 +11,8 @@ that energies and forces that share a wrong unit stand out.
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from geomatt import units
@@ -78,7 +80,7 @@ def check_stiffness(
     guesses = {name: in_file * factor for name, factor in units.ENERGY_IN_EV.items()}
     name, value = min(guesses.items(), key=lambda item: abs(np.log(abs(item[1]) / 30)) if item[1] else np.inf)
     advice = (
-        f"Read as {name} they would be {value:.3g}: give `energy_unit` {name}."
+        f"Read as {name} it would be {value:.3g}: give `energy_unit` {name}."
         if _PLAUSIBLE[0] <= value <= _PLAUSIBLE[1]
         else "Check the units of energies and forces."
     )
@@ -112,15 +114,12 @@ def bond_stiffness(numbers: np.ndarray, positions: np.ndarray, forces: np.ndarra
 
 def _likely_mixture(ratio: float) -> str:
     """A guess at which units were mixed, from the factor by which energies are too large."""
-    guesses = {
-        "eV and kcal/mol": 23.0605,
-        "Hartree and kcal/mol": 627.509,
-        "Hartree and eV": 27.2114,
-        "kJ/mol and kcal/mol": 4.184,
-        "kJ/mol and eV": 96.485,
-        "Bohr and Å": 1 / 0.529177,
-        "Hartree/Bohr and kcal/mol/Å": 1185.82,
-    }
+    pairs = itertools.permutations(units.ENERGY_IN_EV.items(), 2)
+    guesses = {f"{a} and {b}": larger / smaller for (a, larger), (b, smaller) in pairs if larger > smaller}
+    guesses["Bohr and Å"] = 1 / units.LENGTH_IN_ANGSTROM["Bohr"]
+    guesses["Hartree/Bohr and kcal/mol/Å"] = units.force_factor("Hartree/Bohr") / units.force_factor(
+        "kcal/mol/Ang"
+    )
     size = max(ratio, 1 / ratio)
     name, factor = min(guesses.items(), key=lambda item: abs(np.log(size / item[1])))
     return f", about the factor between {name}" if abs(np.log(size / factor)) < 0.15 else ""

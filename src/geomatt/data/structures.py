@@ -14,15 +14,7 @@ from geomatt.data.electrons import multiplicity, total_charge
 from geomatt.errors import GeomAttError
 
 JOINED = " + "  # between the names and paths of concatenated data sets
-# Per-structure arrays that may be absent: shape and value of a row that stands for "none".
-MISSING: dict[str, tuple[tuple[int, ...], Any]] = {
-    "stress": ((3, 3), np.nan),
-    "cells": ((3, 3), 0.0),
-    "pbc": ((3,), False),
-    "charges": ((), 0.0),
-    "multiplicities": ((), 0),
-    "weights": ((), 1.0),
-}
+_PER_STRUCTURE = ("energies", "stress", "cells", "pbc", "charges", "multiplicities", "weights")
 
 
 @dataclass(frozen=True)
@@ -225,7 +217,7 @@ class Dataset(Sequence[Structure]):
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         # Row of the first atom of each structure, repeated, plus the number of the atom in its structure.
         atoms = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
-        rows = {name: getattr(self, name) for name in ("energies", *MISSING)}
+        rows = {name: getattr(self, name) for name in _PER_STRUCTURE}
         return Dataset(
             self.numbers[atoms],
             self.positions[atoms],

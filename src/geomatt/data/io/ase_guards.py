@@ -46,12 +46,12 @@ def check_trajectory(path: Path) -> None:
             stream.seek(start)
             (length,) = struct.unpack("<q", stream.read(8))
             claim(start + 8, length)
-            claim_arrays(_decoded(path, stream.read(length)))
+            claim_arrays(_decoded(path, stream.read(length).decode("utf-8")))
 
 
 def check_json(path: Path) -> None:
     """ASE's JSON files contain arrays with their shapes."""
-    _decoded(path, path.read_bytes())
+    _decoded(path, path.read_text(encoding="utf-8"))
 
 
 def check_database(path: Path) -> None:
@@ -67,7 +67,7 @@ def check_database(path: Path) -> None:
                     _decoded(path, text)
 
 
-def _decoded(path: Path, text: str | bytes) -> Any:
+def _decoded(path: Path, text: str) -> Any:
     """JSON in which every array has as many numbers as its shape says."""
 
     def check(value: dict[str, Any]) -> dict[str, Any]:

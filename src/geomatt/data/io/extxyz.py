@@ -189,7 +189,10 @@ def _text(s: Structure) -> str:
 def _written(value: Any) -> str:
     if isinstance(value, str):
         return _quoted(value)
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError:  # lists of different lengths
+        array = np.asarray(None)
     if array.dtype.kind == "b" and array.ndim < 2:
         words = ["T" if truth else "F" for truth in np.atleast_1d(array)]
     elif array.dtype.kind in "fiu" and array.ndim < 2:

@@ -184,31 +184,21 @@ def _check_shapes(archive: Archive, names: Mapping[str, str | None]) -> tuple[in
             f"{path}: {names['positions']!r} has shape {shape}; positions are (frames, atoms, 3)."
         )
     n, atoms, _ = shape if len(shape) == 3 else (1, *shape)
-    if shapes["numbers"] not in ((atoms,), (n, atoms)):
-        raise GeomAttError(
-            f"{path}: {names['numbers']!r} has shape {shapes['numbers']} but positions have {atoms} atoms in "
-            f"{n} frames; atomic numbers are (atoms,) or (frames, atoms)."
-        )
-    per_frame = ((n,), (n, 1), *([()] if n == 1 else []))
-    if "energy" in shapes and shapes["energy"] not in per_frame:
-        raise GeomAttError(
-            f"{path}: {names['energy']!r} has shape {shapes['energy']} for {n} frames; energies are "
-            "(frames,) or (frames, 1)."
-        )
-    if "forces" in shapes and shapes["forces"] not in (
-        shape,
-        (n, atoms, 3),
-        *([(atoms, 3)] if n == 1 else []),
-    ):
-        raise GeomAttError(
-            f"{path}: {names['forces']!r} has shape {shapes['forces']} but positions have {shape}; forces "
-            "are (frames, atoms, 3)."
-        )
-    for quantity in ("charge", "multiplicity", "weight"):
-        if quantity in shapes and shapes[quantity] not in ((), (1,), (n,), (n, 1)):
+    single = n == 1  # then the axis of frames may be absent
+    one_each = ((), (1,), (n,), (n, 1))
+    wanted: dict[str, tuple[tuple[tuple[int, ...], ...], str]] = {
+        "numbers": (((atoms,), (n, atoms)), "(atoms,) or (frames, atoms)"),
+        "energy": (((n,), (n, 1), *([()] if single else [])), "(frames,) or (frames, 1)"),
+        "forces": (((n, atoms, 3), *([(atoms, 3)] if single else [])), "(frames, atoms, 3)"),
+        "charge": (one_each, "one number, or one per frame"),
+        "multiplicity": (one_each, "one number, or one per frame"),
+        "weight": (one_each, "one number, or one per frame"),
+    }
+    for quantity, (allowed, text) in wanted.items():
+        if quantity in shapes and shapes[quantity] not in allowed:
             raise GeomAttError(
-                f"{path}: {names[quantity]!r} has shape {shapes[quantity]} for {n} frames; it should have "
-                "one number, or one per frame."
+                f"{path}: {names[quantity]!r} has shape {shapes[quantity]} but positions have {shape}, "
+                f"{atoms} atoms in {n} frames; {quantity} should be {text}."
             )
     return n, atoms
 

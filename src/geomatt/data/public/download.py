@@ -83,7 +83,7 @@ def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         if error.code != 416:  # 416: no bytes follow, so the partial file is complete or wrong
-            raise GeomAttError(_failed(entry, f"the server answered {error.code} {error.reason}")) from error
+            raise _failed(entry, f"the server answered {error.code} {error.reason}") from error
         total = _total(error.headers.get("Content-Range"))
         if total != have:
             part.unlink()
@@ -97,7 +97,7 @@ def _download(entry: Entry, target: Path, progress: Progress | None) -> None:
         ssl.SSLError,
     ) as error:
         reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-        raise GeomAttError(_failed(entry, str(reason))) from error
+        raise _failed(entry, str(reason)) from error
     if total is not None and have < total:
         raise GeomAttError(
             f"The download of {entry.name} was interrupted after {have:,} of {total:,} bytes. "
@@ -124,31 +124,21 @@ def _total(content_range: str | None) -> int | None:
 
 def _accept(entry: Entry, part: Path, target: Path) -> None:
     """Move a completed download to ``target`` if it is valid; otherwise delete it and raise an error."""
-    with open(part, "rb") as stream:
-        start = stream.read(60)
-    if not start.startswith(_STARTS[target.suffix]):
-        part.unlink()
-        raise GeomAttError(_failed(entry, f"the content is something else, it begins with {start!r}"))
-    digest = sha256(part)
-    recorded = _checksums().get(_key(target))
-    if recorded is not None and recorded["from"] == entry.address and recorded["sha256"] != digest:
-        part.unlink()
-        raise GeomAttError(
-            f"{entry.name} differs from the first download (sha256 {digest[:16]}… instead of "
-            f"{recorded['sha256'][:16]}…): it was damaged, or changed at its source. Try again; if the "
-            f"change is known to be correct, remove {_key(target)!r} from {_checksum_file()}."
-        )
-    if target.suffix == ".npz":
-        try:
-            arrays = load_arrays(part)
-        except GeomAttError:
-            part.unlink()
-            raise GeomAttError(_failed(entry, "the received file is damaged; try again")) from None
-        try:
+    try:
+        with open(part, "rb") as stream:
+            start = stream.read(60)
+        if not start.startswith(_STARTS[target.suffix]):
+            raise _failed(entry, f"the content is something else, it begins with {start!r}")
+        digest = _checked_digest(entry, part, target)
+        if target.suffix == ".npz":
+            try:
+                arrays = load_arrays(part)
+            except GeomAttError:
+                raise _failed(entry, "the received file is damaged; try again") from None
             _check_molecule(entry, arrays, f"The file from {entry.address}")
-        except GeomAttError:
-            part.unlink()
-            raise
+    except GeomAttError:
+        part.unlink()
+        raise
     os.replace(part, target)
     _record(target, digest, entry.address)
 
@@ -162,14 +152,21 @@ def _copy(entry: Entry, source: Path) -> None:
         else:
             _extract(entry, source, temporary)
         _check_molecule(entry, load_arrays(temporary), str(source))
-        digest = sha256(temporary)
-        recorded = _checksums().get(_key(entry.target))
-        if recorded and recorded["from"] == entry.address and recorded["sha256"] != digest:
-            raise GeomAttError(
-                f"{source} differs from the {entry.name} first downloaded from {entry.address}. To use it "
-                f"anyway, remove {_key(entry.target)!r} from {_checksum_file()}."
-            )
+        digest = _checked_digest(entry, temporary, entry.target)
     _record(entry.target, digest, origin)
+
+
+def _checked_digest(entry: Entry, file: Path, target: Path) -> str:
+    """Checksum of a file; an error if it is not that of the first download to ``target``."""
+    digest = sha256(file)
+    recorded = _checksums().get(_key(target))
+    if recorded is not None and recorded["from"] == entry.address and recorded["sha256"] != digest:
+        raise GeomAttError(
+            f"The file differs from the first download of {entry.name} (sha256 {digest[:16]}… instead of "
+            f"{recorded['sha256'][:16]}…): it is damaged, or was changed at its source. If the change is "
+            f"known to be correct, remove {_key(target)!r} from {_checksum_file()}."
+        )
+    return digest
 
 
 def _extract(entry: Entry, archive: Path, target: Path) -> None:
@@ -270,9 +267,9 @@ def _key(target: Path) -> str:
     return f"{target.parent.name}/{target.name}"
 
 
-def _failed(entry: Entry, reason: str) -> str:
+def _failed(entry: Entry, reason: str) -> GeomAttError:
     place = entry.target.parent / (entry.archive or entry.filename)
-    return (
+    return GeomAttError(
         f"Could not download {entry.name} from {entry.address}: {reason}. If you have the file, copy it "
         f"to {place}, or name it as `source`."
     )
