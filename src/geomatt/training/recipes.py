@@ -35,9 +35,9 @@ RECIPES: dict[str, dict[str, Any]] = {
     },
     # Pair states: an unsquared loss in units of the forces; without clipping wide networks diverge.
     "pair": {
-        "epochs": 800,
+        "epochs": 500,
         "batch": 10,
-        "learning_rate": 8e-4,
+        "learning_rate": 1e-3,
         "schedule": "cosine",
         "warmup": 5,
         "final": 0.0,
