@@ -11,7 +11,7 @@ import numpy as np
 from geomatt.elements import COVALENT_RADII, symbols
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import MD17, described, load_md17
+from geomatt.reproduce.inputs import MD17, STAND_IN, described, load_md17
 from geomatt.reproduce.table import ResultTable
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ TRANSFERS = (
     ("toluene", "benzene"),
 )
 QUICK_FRAMES = 100
+UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frames they are scored on
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
 
@@ -68,7 +69,15 @@ class Bonds(Experiment):
                 with progress(f"attention of the {base} model on {target}", len(rows)) as advance:
                     return score(network, data[target], rows, advance)
 
+            def compare(base: str = base, rows: np.ndarray = frames) -> Any:
+                network = models[base].to(settings.device).network
+                with progress(f"untrained networks on {base}", UNTRAINED) as advance:
+                    return compare_untrained(network, data[base], rows, advance)
+
             scored[name] = pieces.get(name.replace(" → ", " to "), inputs, compute)
+            if base == target:
+                counts = {"networks": UNTRAINED, "compared": UNTRAINED_FRAMES}
+                scored[name]["untrained"] = pieces.get(f"untrained {name}", {**inputs, **counts}, compare)
         return {
             "settings": {
                 "frames": QUICK_FRAMES if settings.quick else "all",
@@ -96,6 +105,7 @@ class Bonds(Experiment):
         ]
         return [
             _score_table("bonds-ap", "Average precision for covalent bonds", own, "ap"),
+            _untrained_table(own),
             _score_table("bonds-auroc", "AUROC for covalent bonds", own, "auroc"),
             ResultTable(
                 "bonds-distance",
@@ -131,18 +141,24 @@ class Bonds(Experiment):
         own = list(_own(result).values())
         rows = [(item, row) for item in own for row in item["rows"]]
         orders = sorted({row["order"] for _, row in rows})
-        best = {k: max(r["ap"] for _, r in rows if r["order"] == k) for k in orders}
         above = sum(row["ap"] > item["controls"][CONTROLS[0]]["ap"] for item, row in rows)
         control = np.mean([item["controls"][CONTROLS[0]]["ap"] for item in own])
-        explained = {k: np.mean([row["explained"] for _, row in rows if row["order"] == k]) for k in orders}
-        return (
+        sentences = [STAND_IN] if result["settings"]["stand_in"] else []
+        sentences.append(
             f"Inverse distance ranks bonds with a mean average precision of {control:.3f}; {above} of "
-            f"{len(rows)} attention matrices rank them better. The best matrix reaches "
-            + ", ".join(f"{value:.3f} (k={order})" for order, value in best.items())
-            + ". Distance explains "
-            + ", ".join(f"{100 * value:.0f} % (k={order})" for order, value in explained.items())
-            + " of the variance of |α|."
+            f"{len(rows)} attention matrices rank them better."
         )
+        for order in orders:
+            matrices = [row for _, row in rows if row["order"] == order]
+            pairs = [_untrained(item, f"k={order}", "best") for item in own]
+            sentences.append(
+                f"k={order}: the best matrix reaches {max(row['ap'] for row in matrices):.3f}; the best "
+                "layer of the trained network is above the median of the untrained ones in "
+                f"{sum(t > np.median(u) for t, u in pairs)} of {len(own)} molecules, above all of them in "
+                f"{sum(t > u.max() for t, u in pairs)}; distance explains "
+                f"{100 * np.mean([row['explained'] for row in matrices]):.0f} % of the variance of |α|."
+            )
+        return " ".join(sentences)
 
 
 def score(
@@ -194,6 +210,26 @@ def score(
     }
 
 
+def compare_untrained(
+    network: Network, dataset: Dataset, frames: np.ndarray, advance: Callable[[int], None]
+) -> dict[str, Any]:
+    """Average precision of the best layer and of the union of layers, trained and with random weights."""
+    from geomatt.analysis import bond_matrix
+    from geomatt.reproduce.pair_scores import best_and_union, pair_strengths, untrained_networks
+
+    assert dataset.energies is not None
+    chosen = frames[np.linspace(0, len(frames) - 1, min(UNTRAINED_FRAMES, len(frames))).astype(int)]
+    part = dataset.select(chosen)
+    lowest = dataset[int(dataset.energies.argmin())]
+    truth = bond_matrix(lowest)[np.triu_indices(len(lowest), 1)]
+    networks = []
+    for untrained in untrained_networks(network, UNTRAINED):
+        networks.append(best_and_union(truth, pair_strengths(untrained, part)))
+        advance(1)
+    trained = best_and_union(truth, pair_strengths(network, part))
+    return {"frames": len(part), "trained": trained, "networks": networks}
+
+
 def _matrix(values: np.ndarray, pairs: tuple[np.ndarray, ...]) -> np.ndarray:
     """A symmetric matrix from its values for the pairs i < j."""
     size = int(pairs[1].max()) + 1
@@ -228,6 +264,35 @@ def _own(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first(items: Mapping[str, Any]) -> Any:
     return next(iter(items.values()))
+
+
+def _untrained(item: Mapping[str, Any], group: str, kind: str) -> tuple[float, np.ndarray]:
+    """The precision of the trained network, and those of the untrained ones."""
+    compared = item["untrained"]
+    return compared["trained"][group][kind], np.array([n[group][kind] for n in compared["networks"]])
+
+
+def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
+    compared = _first(items)["untrained"]
+    rows = []
+    for group in compared["trained"]:
+        for kind, words in (("best", "best layer"), ("union", "union of layers")):
+            cells = []
+            for item in items.values():
+                trained, untrained = _untrained(item, group, kind)
+                cells.append(f"{trained:.2f} ({np.median(untrained):.2f}, {untrained.max():.2f})")
+            rows.append([f"{group}, {words}", *cells])
+    control = [f"{item['controls'][CONTROLS[0]]['ap']:.2f}" for item in items.values()]
+    return ResultTable(
+        "bonds-untrained",
+        "Trained and untrained networks: average precision for covalent bonds",
+        ["attention", *items],
+        [*rows, [CONTROLS[0], *control]],
+        f"Trained network (median, largest of {len(compared['networks'])} networks with random weights), "
+        f"over {compared['frames']} frames. The union ranks a pair by its largest |α| in any of the layers, "
+        "each divided by the largest of its layer.",
+        strong=frozenset({len(rows)}),
+    )
 
 
 def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> ResultTable:
