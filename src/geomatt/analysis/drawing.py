@@ -84,11 +84,18 @@ def frame_cells(axis: Any, cells: Any, colour: str = INK, width: float = 0.6) ->
 
 
 def label_atoms(axis: Any, symbols: Sequence[str], rows: bool = True) -> None:
-    """Symbols along both sides, or along the bottom alone; only some where there is no room for all."""
+    """Symbols with numbers (from 0) along both sides, or along the bottom alone; not all of many atoms."""
     stride = -(-len(symbols) // 36)
     ticks = range(0, len(symbols), stride)
-    names = [symbols[i] + (str(i) if stride > 1 else "") for i in ticks]
-    size = 7 if len(ticks) <= 12 else 5
-    axis.set_xticks(ticks, names, fontsize=size, rotation=90 if stride > 1 else 0)
+    names = [f"{symbols[i]}{i}" for i in ticks]
+    size = 6 if len(ticks) <= 12 else 4.5
+    axis.set_xticks(ticks, names, fontsize=size, rotation=90)
     axis.set_yticks(ticks, names if rows else [""] * len(ticks), fontsize=size)
     axis.tick_params(length=0, pad=1.5)
+
+
+def colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
+    """A horizontal colour bar below the axes."""
+    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=36, pad=0.02)
+    bar.set_label(label)
+    bar.outline.set_linewidth(0.5)

@@ -58,26 +58,16 @@ class Bonds(Experiment):
             frames = np.arange(len(data[target]))
             if settings.quick:
                 frames = np.linspace(0, len(frames) - 1, QUICK_FRAMES).astype(int)
+            untrained = UNTRAINED if base == target else 0
             inputs = {
                 "model": fingerprint(models[base]),
                 "data": about[target]["fingerprint"],
                 "frames": len(frames),
+                "untrained": [untrained, UNTRAINED_FRAMES],
             }
-
-            def compute(base: str = base, target: str = target, rows: np.ndarray = frames) -> Any:
-                network = models[base].to(settings.device).network
-                with progress(f"attention of the {base} model on {target}", len(rows)) as advance:
-                    return score(network, data[target], rows, advance)
-
-            def compare(base: str = base, rows: np.ndarray = frames) -> Any:
-                network = models[base].to(settings.device).network
-                with progress(f"untrained networks on {base}", UNTRAINED) as advance:
-                    return compare_untrained(network, data[base], rows, advance)
-
+            network = models[base].to(settings.device).network
+            compute = partial(_compute, progress, name, network, data[target], frames, untrained)
             scored[name] = pieces.get(name.replace(" → ", " to "), inputs, compute)
-            if base == target:
-                counts = {"networks": UNTRAINED, "compared": UNTRAINED_FRAMES}
-                scored[name]["untrained"] = pieces.get(f"untrained {name}", {**inputs, **counts}, compare)
         return {
             "settings": {
                 "frames": QUICK_FRAMES if settings.quick else "all",
@@ -161,36 +151,53 @@ class Bonds(Experiment):
         return " ".join(sentences)
 
 
+def _compute(
+    progress: ProgressBar, name: str, network: Network, dataset: Dataset, frames: np.ndarray, untrained: int
+) -> dict[str, Any]:
+    with progress(f"attention: {name}", len(frames)) as advance:
+        return score(network, dataset, frames, untrained, advance)
+
+
 def score(
-    network: Network, dataset: Dataset, frames: np.ndarray, advance: Callable[[int], None]
+    network: Network,
+    dataset: Dataset,
+    frames: np.ndarray,
+    untrained: int = 0,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Average precision and AUROC of every attention matrix for the bonds of `dataset`, over `frames`.
 
     The bonds are those of the frame of lowest energy. With bonds from the distances of the scored frame
-    itself, distance would be right by definition.
+    itself, distance would be right by definition. With `untrained`, the best layer and the union of the
+    layers are compared with those of so many networks with random weights, on some of the frames.
     """
     from geomatt.analysis import bond_matrix
-    from geomatt.reproduce.pair_scores import alpha_curves, explained_by_distance, pair_strengths, ranking
+    from geomatt.reproduce import pair_scores as scores
 
-    assert dataset.energies is not None
-    reference = int(dataset.energies.argmin())
+    reference = scores.lowest_frame(dataset)
     lowest = dataset[reference]
     pairs = np.triu_indices(len(lowest), 1)
     truth = bond_matrix(lowest)[pairs]
     radii = COVALENT_RADII[lowest.numbers - 1]
     expected = (radii[:, None] + radii)[pairs]
-    found = pair_strengths(network, dataset.select(frames), advance)
+    found = scores.pair_strengths(network, dataset.select(frames), advance)
     rows = [
         {
             "label": record.label,
             "order": record.order,
             "layer": record.layer + 1,
-            **ranking(truth, strength),
-            "explained": explained_by_distance(strength, found.distance),
+            **scores.ranking(truth, strength),
+            "explained": scores.explained_by_distance(strength, found.distance),
         }
         for record, strength in zip(found.records, found.strength.swapaxes(0, 1), strict=True)
     ]
-    shown = pair_strengths(network, dataset.select([reference])).strength[0]  # (records, pairs)
+    controls = [scores.ranking(truth, length / found.distance) for length in (1.0, expected)]
+    shown = scores.pair_strengths(network, dataset.select([reference])).strength[0]  # (records, pairs)
+    few = frames[np.linspace(0, len(frames) - 1, min(UNTRAINED_FRAMES, len(frames))).astype(int)]
+    networks = [network, *scores.untrained_networks(network, untrained)] if untrained else []
+    compared = [
+        scores.best_and_union(truth, scores.pair_strengths(each, dataset.select(few))) for each in networks
+    ]
     return {
         "frames": len(frames),
         "reference_frame": reference,
@@ -199,35 +206,14 @@ def score(
         "longest_bond": float(found.distance[:, truth].max()),
         "shortest_other": float(found.distance[:, ~truth].min()),
         "rows": rows,
-        "controls": dict(
-            zip(CONTROLS, (ranking(truth, c / found.distance) for c in (1.0, expected)), strict=True)
-        ),
+        "controls": dict(zip(CONTROLS, controls, strict=True)),
+        "untrained": {"frames": len(few), "trained": compared[:1], "networks": compared[1:]},
         "symbols": symbols(lowest.numbers),
         "positions": lowest.positions.round(4),
         "bonded": np.column_stack([p[truth] for p in pairs]),
         "matrices": [_matrix(values / (values.max() or 1.0), pairs) for values in shown],
-        "curves": alpha_curves(network),
+        "curves": scores.alpha_curves(network),
     }
-
-
-def compare_untrained(
-    network: Network, dataset: Dataset, frames: np.ndarray, advance: Callable[[int], None]
-) -> dict[str, Any]:
-    """Average precision of the best layer and of the union of layers, trained and with random weights."""
-    from geomatt.analysis import bond_matrix
-    from geomatt.reproduce.pair_scores import best_and_union, pair_strengths, untrained_networks
-
-    assert dataset.energies is not None
-    chosen = frames[np.linspace(0, len(frames) - 1, min(UNTRAINED_FRAMES, len(frames))).astype(int)]
-    part = dataset.select(chosen)
-    lowest = dataset[int(dataset.energies.argmin())]
-    truth = bond_matrix(lowest)[np.triu_indices(len(lowest), 1)]
-    networks = []
-    for untrained in untrained_networks(network, UNTRAINED):
-        networks.append(best_and_union(truth, pair_strengths(untrained, part)))
-        advance(1)
-    trained = best_and_union(truth, pair_strengths(network, part))
-    return {"frames": len(part), "trained": trained, "networks": networks}
 
 
 def _matrix(values: np.ndarray, pairs: tuple[np.ndarray, ...]) -> np.ndarray:
@@ -269,13 +255,13 @@ def _first(items: Mapping[str, Any]) -> Any:
 def _untrained(item: Mapping[str, Any], group: str, kind: str) -> tuple[float, np.ndarray]:
     """The precision of the trained network, and those of the untrained ones."""
     compared = item["untrained"]
-    return compared["trained"][group][kind], np.array([n[group][kind] for n in compared["networks"]])
+    return compared["trained"][0][group][kind], np.array([n[group][kind] for n in compared["networks"]])
 
 
 def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
     compared = _first(items)["untrained"]
     rows = []
-    for group in compared["trained"]:
+    for group in compared["trained"][0]:
         for kind, words in (("best", "best layer"), ("union", "union of layers")):
             cells = []
             for item in items.values():

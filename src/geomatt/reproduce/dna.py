@@ -134,8 +134,7 @@ class Dna(Experiment):
             "the forces fell over the last fifth of the epochs; if it is small, the error has settled.",
             labels=2,
         )
-        control, random = result["controls"], {r: row["random"] for r, row in rows.items() if "random" in row}
-        precision = [_precision_table(recipe, value, control) for recipe, value in random.items()]
+        precision = [_precision_table(r, v, result["controls"]) for r, v in _random(result).items()]
         missing = {r: len(SPLITS) - _finished(result, r) for r in self.parts}
         return [
             errors,
@@ -146,27 +145,25 @@ class Dna(Experiment):
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         from geomatt.reproduce.dna_figures import drawings
 
-        value = _shown(result)
-        return [] if value is None else drawings(value)
+        return drawings(_random(result), result["controls"]) if _random(result) else []
 
     def summary(self, result: Mapping[str, Any]) -> str:
-        value = _shown(result)
-        if value is None:
-            return "Not run yet."
-        precision = value["precision"]
         note = _stand_in_note(result)
         sentences = [f"- **{note.strip()}**"] if note else []
         for kind, words in KINDS.items():
-            label, best = strongest(precision, kind)
             length, untrained = (result["controls"][name][kind] for name in ("length", "untrained"))
+            best = [
+                (recipe, *strongest(value["precision"], kind)) for recipe, value in _random(result).items()
+            ]
+            control = [value["precision"][CONTROL][kind][0] for value in _random(result).values()]
             sentences.append(
-                f"- {words[0].upper()}{words[1:]}: found best by {label}, average precision {best:.2f}; "
-                f"inverse distance reaches {precision[CONTROL][kind][0]:.2f}, |d − d₀| {length[0]:.2f} (with "
-                f"the best d₀, {length[2]:.2f} Å), the best matrix of {len(untrained)} untrained networks "
-                f"{np.median(untrained):.2f} in the median and {max(untrained):.2f} at most, guessing "
-                f"{value['chance'][kind]:.3f}."
+                f"- {words[0].upper()}{words[1:]}: average precision "
+                + ", ".join(f"{ap:.2f} ({recipe} recipe, {label})" for recipe, label, ap in best)
+                + f"; inverse distance reaches {max(control, default=0.0):.2f}, |d − d₀| {length[0]:.2f} "
+                f"(with the best d₀, {length[2]:.2f} Å), the best matrix of {len(untrained)} untrained "
+                f"networks {np.median(untrained):.2f} in the median and {max(untrained):.2f} at most."
             )
-        return "\n".join(sentences)
+        return "\n".join(sentences) if _random(result) else "Not run yet."
 
 
 def segment_split(segments: np.ndarray, train: int, validation: int, test: int) -> Split:
@@ -248,10 +245,9 @@ def _measure(
     return value, seconds + time.monotonic() - started
 
 
-def _shown(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The model whose attention is shown: of the random split, as in the paper, with the smaller error."""
-    found = [row["random"] for row in result["rows"].values() if "random" in row]
-    return min(found, key=lambda value: float(value["force_mae"])) if found else None
+def _random(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The models trained on random frames, as in the paper, by recipe."""
+    return {recipe: row["random"] for recipe, row in result["rows"].items() if "random" in row}
 
 
 def _finished(result: Mapping[str, Any], recipe: str) -> int:

@@ -12,7 +12,7 @@ from geomatt.analysis import average_precision, bond_matrix
 from geomatt.data import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Network
-from geomatt.reproduce.pair_scores import pair_strengths, untrained_networks
+from geomatt.reproduce.pair_scores import lowest_frame, pair_strengths, untrained_networks
 
 PAIR = 29  # atoms of a base pair: guanine 0-15, cytosine 16-28; the second pair follows
 GUANINE = 16
@@ -36,7 +36,7 @@ def truths(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         raise GeomAttError(
             f"The data must contain labelled frames of {ATOMS} atoms: two cytosine–guanine pairs."
         )
-    relaxed = dataset[int(np.argmin(dataset.energies))]
+    relaxed = dataset[lowest_frame(dataset)]
     upper = np.triu(np.ones((ATOMS, ATOMS), dtype=bool), 1)
     hydrogen = np.zeros_like(upper)
     block = np.zeros_like(upper)
@@ -96,7 +96,14 @@ def controls(
         for kind, values in untrained.items():
             values.append(strongest(precision, kind)[1])
         advance(1)
-    return {"frames": [len(frames), len(few)], "length": length, "untrained": untrained}
+    lowest = truth_from[lowest_frame(truth_from)]
+    return {
+        "frames": [len(frames), len(few)],
+        "length": length,
+        "untrained": untrained,
+        "numbers": lowest.numbers,
+        "positions": lowest.positions.round(4),
+    }
 
 
 def _kinds(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:

@@ -27,6 +27,12 @@ class PairStrengths:
     distance: np.ndarray  # (frames, pairs), Å
 
 
+def lowest_frame(dataset: Dataset) -> int:
+    """The frame of lowest energy, whose bonds are the true ones."""
+    assert dataset.energies is not None
+    return int(dataset.energies.argmin())
+
+
 def pair_strengths(
     network: Network, frames: Dataset, advance: Callable[[int], None] = lambda done: None
 ) -> PairStrengths:
