@@ -116,6 +116,8 @@ def test_the_report_holds_every_section(tmp_path):
 def test_committed_pages_are_up_to_date(name):
     root = Path(__file__).parents[2]
     page = root / "docs" / "experiments" / f"{name}.md"
+    if not (root / "results" / f"{name}.json").is_file():
+        pytest.skip("no committed result yet")
     text = page.read_text(encoding="utf-8")
     assert text == refreshed(root, name), "run: python -m geomatt.reproduce.docs"
     for figure in re.findall(r"\(figures/(.*?)\)", text):

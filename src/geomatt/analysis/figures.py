@@ -1,4 +1,4 @@
-"""Figures of attention for papers: matrices beside distances and bonds, and the molecule as a graph."""
+"""Figures of attention: matrices with distances and bonds, and the molecule as a graph."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ ATOM_FILL = {
     16: "#e2bd3b",
     17: "#43b45c",
 }
-LIGHT_FILL = {1, 9, 16}  # elements whose symbol is written in dark letters
+LIGHT_FILL = {1, 9, 16}  # elements with dark letters
 DPI = 200
 
 
 def attention_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
-    """Every attention matrix (orders down, layers across) beside distances and covalent bonds.
+    """Every attention matrix (orders down, layers across), with distances and covalent bonds.
 
     Each matrix is scaled by its largest off-diagonal magnitude; frames mark covalent bonds, and AP is the
-    average precision with which the matrix ranks them. The suffix of `path` decides: png, pdf, svg.
+    average precision with which the matrix ranks them. The suffix of `path` is png, pdf or svg.
     """
     target, streams = figure_path(path), _streams(records)
     layers = max(len(stream) for stream in streams)
@@ -165,7 +165,7 @@ def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray) -> None:
         z = int(numbers[i])
         radius = 0.17 + 0.18 * COVALENT_RADII[z - 1]
         fill = ATOM_FILL.get(z, "#8f6bb0")
-        level = 3.0 + 1e-3 * flat[i, 2]  # nearer atoms and their letters cover those behind
+        level = 3.0 + 1e-3 * flat[i, 2]  # nearer atoms cover those behind
         axis.add_patch(
             Circle(
                 (flat[i, 0], flat[i, 1]), radius, facecolor=fill, edgecolor=INK, linewidth=0.8, zorder=level
@@ -206,7 +206,7 @@ def _precision_text(value: float | None) -> str:
 
 
 def _chemical(structure: Structure) -> str:
-    """The formula with its numbers set below the line."""
+    """The formula with subscripts."""
     return re.sub(r"(\d+)", r"$_{\1}$", formula(structure.numbers))
 
 

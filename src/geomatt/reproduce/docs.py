@@ -24,10 +24,12 @@ def refreshed(root: Path, name: str) -> str:
 
 
 def main(root: Path) -> None:
-    """Update the pages and figures of all experiments."""
+    """Update the pages and figures of all experiments with a committed result."""
     folder = root / "docs" / "experiments"
     (folder / "figures").mkdir(exist_ok=True)
     for name in NAMES:
+        if not (root / "results" / f"{name}.json").is_file():
+            continue
         text = refreshed(root, name)
         with atomic_output(folder / f"{name}.md") as temporary:
             temporary.write_text(text, encoding="utf-8")
