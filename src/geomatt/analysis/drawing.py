@@ -74,13 +74,14 @@ def show_matrix(
     return axis.imshow(shown, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest")
 
 
-def frame_cells(axis: Any, cells: Any, colour: str = INK, width: float = 0.6) -> None:
-    """Frames around cells (i, j) of a matrix that is shown as an image."""
+def frame_cells(axis: Any, cells: Any, colour: str = INK, width: float = 0.6, halo: bool = True) -> None:
+    """Frames around cells (i, j) of a matrix shown as an image; `halo` makes them visible on dark cells."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
     boxes = [Rectangle((j - 0.5, i - 0.5), 1, 1) for i, j in cells]
-    axis.add_collection(PatchCollection(boxes, facecolor="none", edgecolor=colour, linewidth=width))
+    for edge, line in [("white", 2.5 * width)] * halo + [(colour, width)]:
+        axis.add_collection(PatchCollection(boxes, facecolor="none", edgecolor=edge, linewidth=line))
 
 
 def label_atoms(axis: Any, symbols: Sequence[str], rows: bool = True) -> None:

@@ -127,7 +127,7 @@ def _draw_references(
     inset = above.inset_axes((1.04, 0.0, 0.05, 1.0))
     bar = figure.colorbar(image, cax=inset)
     bar.outline.set_linewidth(0.5)
-    above.set_title(f"distance (Å), 1 / d:{control}")
+    above.set_title(f"distance (Å)   1 / d: {control.strip()}")
     show_matrix(below, bonded.astype(float), "Greys", 0.0, 1.25)
     below.set_title("covalent bonds")
     for axis in (above, below):

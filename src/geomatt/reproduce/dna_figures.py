@@ -56,7 +56,7 @@ def _matrices(value: Mapping[str, Any], atoms: int) -> Any:
     for axis, name in zip(axes, names, strict=False):
         matrix = decode(value["matrices"][name])[:atoms, :atoms]
         image = axis.imshow(matrix / (matrix.max() or 1.0), cmap="Greys", vmin=0.0, vmax=1.0)
-        frame_cells(axis, bonds, BOND, 0.7 if atoms <= PAIR else 0.4)
+        frame_cells(axis, bonds, BOND, 0.7 if atoms <= PAIR else 0.4, halo=False)
         _mark(axis, atoms)
         axis.set_title(name.removesuffix(" (control)"))
     for axis in axes[len(names) :]:
