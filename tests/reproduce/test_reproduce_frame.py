@@ -160,11 +160,13 @@ def test_the_command_shows_writes_and_reports(tmp_path, monkeypatch):
     monkeypatch.setattr("geomatt.reproduce.get", lambda name: Toy())
     runner = CliRunner()
     for name in ("toy", "all"):
-        answer = runner.invoke(app, ["reproduce", name, "--quick", "--out", str(tmp_path / "out")])
+        options = ["--quick", "--out", str(tmp_path / "out"), "--figures", str(tmp_path / "vector")]
+        answer = runner.invoke(app, ["reproduce", name, *options])
         assert answer.exit_code == 0, answer.output
         assert "Squares" in answer.output
     assert Path(tmp_path / "out" / "report.html").is_file()
     assert Path(tmp_path / "out" / "toy-quick.json").is_file()
+    assert sorted(path.name for path in (tmp_path / "vector").iterdir()) == ["toy.pdf", "toy.svg"]
 
 
 def test_the_command_goes_on_when_one_experiment_lacks_its_data(tmp_path, monkeypatch):
