@@ -14,7 +14,7 @@ from geomatt.reproduce.report import blocks
 from geomatt.training.run import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
-TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, SMALL)
+TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL)
 GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
 CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
 BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
@@ -136,11 +136,20 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     control = value["precision"]["1 / distance (control)"]
     assert control["covalent"][0] > 0.95
     assert control["hydrogen-block"][0] > 0.5
-    assert 0.0 < value["untrained"]["hydrogen"] <= 1.0
+    assert all(0.0 < ap <= 1.0 for ap in result["controls"]["untrained"]["hydrogen"])
+    assert len(result["controls"]["untrained"]["hydrogen"]) == 2
+    mean, _, length = result["controls"]["length"]["hydrogen-block"]
+    assert mean > 0.5
+    assert 1.4 < length < 2.5
     assert "dna --part paper" in blocks(experiment, result)["left"]
     assert "average precision" in experiment.summary(result)
     figures = draw_figures(experiment, result, settings.figures("dna"))
-    assert [figure.path.name for figure in figures] == ["dna-dimer.png", "dna-pair.png", "dna-precision.png"]
+    assert [figure.path.stem for figure in figures] == [
+        "dna-dimer-fast",
+        "dna-pair-fast",
+        "dna-graphs",
+        "dna-precision",
+    ]
     assert run_experiment(experiment, settings, silent)["rows"] == result["rows"]
     assert not list(settings.out.rglob("checkpoint.safetensors"))
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         FAINT,
         INK,
         SERIES,
+        colour_bar,
         frame_cells,
         label_atoms,
         new_figure,
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
         show_matrix,
         style,
     )
-    from geomatt.analysis.figures import attention_figure, molecule_figure
+    from geomatt.analysis.figures import attention_figure, draw_atoms, molecule_figure
     from geomatt.analysis.projection import flat_view
 
 _MODULES = {
@@ -41,7 +42,9 @@ _MODULES = {
     "average_precision": "bonds",
     "bond_matrix": "bonds",
     "bond_scores": "bonds",
+    "colour_bar": "drawing",
     "distances": "bonds",
+    "draw_atoms": "figures",
     "flat_view": "projection",
     "frame_cells": "drawing",
     "label_atoms": "drawing",

@@ -5,12 +5,13 @@ Symbols of the paper, each named once:
     Φ̂_l(d)    basis          discretised atomic function, exp(−γ (d − μ_l)²)
     F²(i,j)    overlap        (Q Φ̂(0) + q) ∘ (K Φ̂(d_ij) + k), a vector of F_I functions of the distance
     F^(k)      chain          Σ_m F^(k−1)(i,m) ∘ F²(m,j), k − 1 overlap modules in a row
-    α^(k)_ij   attention      (Δd / N_S) Σ_f F^(k)(i,j)_f, no softmax
+    α^(k)_ij   attention      (Δd / N_S) Σ_f F^(k)(i,j)_f, no softmax; N_S streams
     v_i        features       v_i ← v_i + Σ_j α_ij (W v_j + b)
 
 Shapes: B structures, N atoms (padded), S streams, L basis functions, F overlap features, V atom features.
-The sums run over all atoms, the atom itself included. The engines in the folders beside this file compute the
-same numbers faster.
+The sums run over all atoms, the atom itself included. Two details are those of the authors' code: the factor
+1 / N_S (the paper prints Δd alone) and the grid μ_l = 0, Δd, 2Δd, … (the paper counts l from 1). The engines
+in the folders beside this file compute the same numbers faster.
 """
 
 from __future__ import annotations
