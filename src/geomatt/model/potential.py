@@ -221,7 +221,7 @@ class Potential(AnyPotential):
 
     def _evaluator(self, keep: bool) -> Evaluator:
         """An evaluator of the present weights, made anew when they have changed."""
-        state = self.network.tensors().values()
+        state = (*self.network.parameters(), *self.network.buffers())
         present = (self.engine, *((value.data_ptr(), value._version) for value in state))
         known, evaluator = self._evaluators.get(keep, ((), None))
         if evaluator is None or known != present:

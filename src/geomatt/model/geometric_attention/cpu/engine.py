@@ -7,6 +7,7 @@ results of the C++ code to gradients with respect to the weights. Everything bet
 from __future__ import annotations
 
 import ctypes
+import weakref
 from dataclasses import dataclass
 
 import torch
@@ -84,6 +85,8 @@ class CompiledEngine(Engine):
         self.config = config
         self.dense = DenseEngine(config)
         self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # reused by later evaluations
+        # Weights whose tables are work arrays, too; they are overwritten once nobody holds these weights.
+        self._last: weakref.ref[CompiledWeights] | None = None
 
     def serves(self, parameters: Parameters, batch: Batch, keep: bool = False) -> bool:
         """True if the library is available, supports such networks and batches, and is faster for them.
@@ -106,17 +109,24 @@ class CompiledEngine(Engine):
         """Numbers that a thread needs for a layer of any stream."""
         return atoms**2 * max((2 * modules + 3) * width for _, modules, width in self.dense.channels.streams)
 
+    @torch.no_grad()
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
         p = parameters
         prepared = self.dense.prepare(p)
-        nodes = Nodes(self.config, self.dense.channels, p["mu"], prepared.folded, keep)
+        free = not keep and (self._last is None or self._last() is None)
+        nodes = Nodes(
+            self.config, self.dense.channels, p["mu"], prepared.folded, keep, self.array if free else None
+        )
         (vectors,) = prepared.plan.ends  # (S, R, V)
         into = torch.bmm(vectors, self.hidden_weights(p).mT).flatten(0, 1)
         output = torch.cat(
             [p["output.weight"].flatten(), p["output.bias"].flatten(), p["softplus_shift"].flatten()]
         )
         bias = p["hidden.bias"][0].contiguous()
-        return CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+        weights = CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+        if free:
+            self._last = weakref.ref(weights)
+        return weights
 
     def hidden_weights(self, p: Parameters) -> Tensor:
         """Weights of the hidden layer by stream, (S, H, V)."""
@@ -266,7 +276,12 @@ class _Work:
             weight.insert(0, by_w)
             bias.insert(0, by_b)
         real = (self.arrays["numbers"] > 0).sum(1)
-        by_tables = [self.arrays[f"by_table.{s}"].sum(0) for s in range(count)]
+        by_tables = []
+        for s in range(count):
+            total, *others = self.arrays[f"by_table.{s}"]
+            for other in others:  # in place, as for all large arrays
+                total += other
+            by_tables.append(total)
         return {
             "hidden.weight": by_hidden.transpose(0, 1).flatten(1)[None],
             "hidden.bias": pairs["hidden_hat"].sum(0)[None],

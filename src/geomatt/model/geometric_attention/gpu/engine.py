@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.gpu.layout import Call, Layout, flat
 from geomatt.model.interface import Engine, Evaluation, Parameters
 
 if TYPE_CHECKING:
-    from geomatt.model.geometric_attention.gpu.layout import Call
     from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
 KEPT = 4  # programs whose buffers are kept: batches of training and of validation, and the last of an epoch
@@ -35,6 +36,10 @@ class FusedEngine(Engine):
         self.config = config
         self._programs: dict[tuple[int, int, int], FusedProgram] = {}
 
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.config)
+
     def serves(self, parameters: Parameters, batch: Batch) -> bool:
         """True if there are kernels for this network, precision and device."""
         on_gpu = batch.positions.is_cuda and batch.positions.dtype == parameters["mu"].dtype == torch.float32
@@ -43,6 +48,11 @@ class FusedEngine(Engine):
         from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
         return FusedProgram.supports(self.config, batch.numbers.shape[-1])
+
+    @torch.no_grad()
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
+        """Weights side by side in one matrix, as they are in training already."""
+        return {**parameters, **self.layout.views(flat(parameters, self.layout))}
 
     @torch.no_grad()
     def evaluate(
