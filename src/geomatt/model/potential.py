@@ -182,7 +182,7 @@ class Potential(AnyPotential):
     record: dict[str, Any] = field(default_factory=dict)
     ranges: Domain | None = None  # distances in the training data
     engine: str = "auto"  # how to evaluate; the numbers are the same
-    _evaluators: dict[bool, tuple[tuple[Any, ...], Evaluator]] = field(default_factory=dict, repr=False)
+    _evaluators: dict[bool, tuple[_Present, Evaluator]] = field(default_factory=dict, repr=False)
     _offset: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     @property
@@ -221,12 +221,11 @@ class Potential(AnyPotential):
 
     def _evaluator(self, keep: bool) -> Evaluator:
         """An evaluator of the present weights, made anew when they have changed."""
-        state = (*self.network.parameters(), *self.network.buffers())
-        present = (self.engine, *((value.data_ptr(), value._version) for value in state))
-        known, evaluator = self._evaluators.get(keep, ((), None))
-        if evaluator is None or known != present:
-            evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
-            self._evaluators[keep] = (present, evaluator)
+        known = self._evaluators.get(keep)
+        if known is not None and known[0].holds(self.network, self.engine):
+            return known[1]
+        evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
+        self._evaluators[keep] = (_Present(self.network, self.engine), evaluator)
         return evaluator
 
     def forget_weights(self) -> None:
@@ -238,6 +237,20 @@ class Potential(AnyPotential):
         if self._offset is None or self._offset[0] is not numbers:
             self._offset = (numbers, self.normalisation.offset(numbers))
         return self._offset[1]
+
+
+class _Present:
+    """The weights of a network at one time, to notice changes. Asked at every evaluation, so it is short."""
+
+    def __init__(self, network: Network, engine: str) -> None:
+        self.network, self.engine = network, engine
+        self.weights = [*network.parameters(), *network.buffers()]
+        self.state = [(w.data_ptr(), w._version) for w in self.weights]
+
+    def holds(self, network: Network, engine: str) -> bool:
+        if network is not self.network or engine != self.engine:
+            return False
+        return [(w.data_ptr(), w._version) for w in self.weights] == self.state
 
 
 def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limits) -> Output:

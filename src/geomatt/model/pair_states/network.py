@@ -86,8 +86,8 @@ class PairStates(Network):
     def reset_parameters(self) -> None:
         """Orthogonal weights of unit gain, zero biases, normal tables of elements.
 
-        So the initial states of pairs are small, about (2.5 / C)^(1/2), and the first rounds nearly linear. Larger
-        ones learn faster and generalise worse.
+        So the initial states of pairs are small, about (2.5 / C)^(1/2), and the first rounds nearly linear.
+        Larger ones learn faster and generalise worse.
         """
         for table in (self.g, self.h, self.e):
             nn.init.normal_(table)
