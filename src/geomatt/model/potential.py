@@ -205,7 +205,7 @@ class Potential(AnyPotential):
         found = self._evaluator(keep)(batch, forces=forces)
         assert found.atomic is not None
         scale = self.normalisation.scale
-        atomic = self._offsets(batch.numbers) + scale * found.atomic[0].double()
+        atomic = torch.add(self._offsets(batch.numbers), found.atomic[0], alpha=scale)  # float64
         records = None
         if attention:
             with torch.no_grad():

@@ -159,13 +159,13 @@ def alpha_kernel(
 ):  # fmt: skip
     """Partial sums of α = Σ_f X_1 … X_J over the channels of a chunk."""
     r, chunk, order, _, place, width, first, last = task(table, C, B, N, NP, LAYERS)
-    total = tl.zeros((NT, NT), tl.float32)
     for k in tl.static_range(len(ORDERS)):
         if order == ORDERS[k]:
+            total = tl.zeros((NT, NT), tl.float32)
             for f in range(first, last):
                 at = x + place + f * (B * N * NP)
                 total = add_product(at, width * (B * N * NP), total, ORDERS[k], N, NP, NT, PRECISION)
-    store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+            store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
 
 
 @triton.jit
@@ -194,15 +194,15 @@ def alpha_dot_kernel(
     mb = r // LAYERS
     structure = (mb // B).to(tl.int64) * count + tl.load(index + mb)
     rate = distance_rate(positions + structure * (N * 3), by_forces + mb * (N * 3), N, NT)
-    total = tl.zeros((NT, NT), tl.float32)
     for k in tl.static_range(len(ORDERS)):
         if order == ORDERS[k]:
+            total = tl.zeros((NT, NT), tl.float32)
             for f in range(first, last):
                 at, module = place + f * (B * N * NP), width * (B * N * NP)
                 total = add_product_dot(
                     x + at, slope + at, module, rate, total, ORDERS[k], N, NP, NT, PRECISION
                 )
-    store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+            store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
 
 
 @triton.jit
@@ -241,16 +241,16 @@ def bars_kernel(
     bar = load_tile(alpha_bar + (tl.load(stream_of + chunk).to(tl.int64) * R + r) * (N * NP), N, NP, NT)
     a = split(bar, PRECISION)
     a_t = transposed(a)
-    total = tl.zeros((NT, NT), tl.float32)
     for k in tl.static_range(len(ORDERS)):
         if order == ORDERS[k]:
+            total = tl.zeros((NT, NT), tl.float32)
             for f in range(first, last):
                 at = place + f * (B * N * NP)
                 total = add_bars(
                     x + at, slope + at, width * (B * N * NP), bar, a, a_t, total, high, low,
                     to + f * (2 * HALF), width * (2 * HALF), ORDERS[k], KEEP, N, NP, NT, PRECISION,
                 )  # fmt: skip
-    store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+            store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
 
 
 @triton.jit

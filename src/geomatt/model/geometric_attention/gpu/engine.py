@@ -29,6 +29,15 @@ class FusedEvaluation(Evaluation):
     call: Call | None = None
 
 
+@dataclass
+class FusedWeights:
+    """Weights of M networks side by side in one matrix, as they are in training already."""
+
+    parameters: Parameters
+    # Programs of their own for weights that are kept: what depends on the weights alone stays in them.
+    programs: dict[tuple[int, int, int], FusedProgram] | None
+
+
 class FusedEngine(Engine):
     """Triton kernels for float32 networks on a GPU."""
 
@@ -50,14 +59,14 @@ class FusedEngine(Engine):
         return FusedProgram.supports(self.config, batch.numbers.shape[-1])
 
     @torch.no_grad()
-    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
-        """Weights side by side in one matrix, as they are in training already."""
-        return {**parameters, **self.layout.views(flat(parameters, self.layout))}
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> FusedWeights:
+        together = self.layout.views(flat(parameters, self.layout))
+        return FusedWeights({**parameters, **together}, {} if keep else None)
 
     @torch.no_grad()
     def evaluate(
         self,
-        prepared: Parameters,
+        prepared: FusedWeights,
         batch: Batch,
         *,
         index: Tensor | None = None,
@@ -66,9 +75,9 @@ class FusedEngine(Engine):
     ) -> FusedEvaluation:
         members, atoms = len(batch.numbers), batch.numbers.shape[-1]
         count = len(batch) if index is None else index.shape[1]
-        program = self._program((members, count, atoms), batch.positions.device)
-        call = program.call(prepared, batch.numbers, batch.positions, index)
-        program.values(call, forces=forces, keep=gradient)
+        program, known = self._program(prepared, (members, count, atoms), batch.positions.device)
+        call = program.call(prepared.parameters, batch.numbers, batch.positions, index)
+        program.values(call, forces=forces, keep=gradient, known=known)
         return FusedEvaluation(
             program.energy, program.atomic, program.forces if forces else None, program=program, call=call
         )
@@ -81,10 +90,16 @@ class FusedEngine(Engine):
         slopes = torch.zeros_like(program.forces) if by_forces is None else by_forces
         return program.gradient(call, by_energy, slopes)
 
-    def _program(self, shape: tuple[int, int, int], device: torch.device) -> FusedProgram:
+    def _program(
+        self, weights: FusedWeights, shape: tuple[int, int, int], device: torch.device
+    ) -> tuple[FusedProgram, bool]:
+        """The program for a shape of batch; True if it has seen these weights, which are kept, before."""
         from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
-        if shape not in self._programs:
-            self._programs = dict(list(self._programs.items())[1 - KEPT :])
-            self._programs[shape] = FusedProgram(self.config, *shape, device)
-        return self._programs[shape]
+        programs = self._programs if weights.programs is None else weights.programs
+        if shape in programs:
+            return programs[shape], weights.programs is not None
+        while len(programs) >= KEPT:
+            del programs[next(iter(programs))]
+        programs[shape] = FusedProgram(self.config, *shape, device)
+        return programs[shape], False

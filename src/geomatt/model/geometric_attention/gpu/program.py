@@ -134,14 +134,19 @@ class FusedProgram:
         """The tensors of a batch; with `index` (M, B) they are whole data sets (M, n, ...) to gather from."""
         return Call(self.layout, self.index, parameters, numbers, positions, index)
 
-    def values(self, call: Call, *, forces: bool = True, keep: bool = False) -> None:
-        """Fill energy (M, B), atomic (M, B, N) and forces (M, B, N, 3); `keep` what a gradient needs."""
+    def values(self, call: Call, *, forces: bool = True, keep: bool = False, known: bool = False) -> None:
+        """Fill energy (M, B), atomic (M, B, N) and forces (M, B, N, 3).
+
+        `keep` what a gradient needs; `known` if the weights are those of the last call.
+        """
         if keep and self.pair_high is None:
             self._allocate_pairs()
-        with aside(self._side):
-            self.run_vectors(call)
-            done = self._event()
-        self.run_prepare(call)
+        done = None
+        if not known:
+            with aside(self._side):
+                self.run_vectors(call)
+                done = self._event()
+            self.run_prepare(call)
         self.run_overlaps(call)
         self.run_alpha()
         self._wait(done)
