@@ -1,4 +1,4 @@
-"""What every suite works with: the settings, the network to measure, and the report to fill."""
+"""Common to all suites: the settings, the network to measure, and the report to fill."""
 
 from __future__ import annotations
 

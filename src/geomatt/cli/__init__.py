@@ -33,7 +33,7 @@ for _module in COMMANDS:
 
 
 def with_flags(message: str) -> str:
-    """A message of the lower rooms with settings, `name`, as the options of the command line."""
+    """A message with every setting in backticks (`name`) replaced by its option (--name)."""
     known = {**flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
              "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements",
              "models": "--models"}  # fmt: skip

@@ -75,7 +75,7 @@ def info(
     force_unit: ForceUnit = None,
     key: Key = None,
 ) -> None:
-    """Print what is in a data set, and whether its labels look right.
+    """Print the contents of a data set, and warnings about labels that look wrong.
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
@@ -129,13 +129,13 @@ def convert(
             keys=parse_keys(key),
         )
         write(dataset, target)
-    announce(dataset)
+    show_units(dataset)
     console.print(f"Wrote {len(dataset)} structures.", highlight=False)
     output.print(str(target), highlight=False, markup=False, soft_wrap=True)
 
 
-def announce(dataset: Dataset) -> None:
-    """Say on stderr which units were read and how they are known, and what is missing."""
+def show_units(dataset: Dataset) -> None:
+    """Print to stderr the units of the file, how they are known, and which labels are missing."""
     origin = dataset.origin
     if origin:
         forces = f", forces in {origin['force_unit']} (given)" if "force_unit" in origin else ""
@@ -149,7 +149,7 @@ def announce(dataset: Dataset) -> None:
 
 
 def summary(dataset: Dataset) -> list[tuple[str, str]]:
-    """What `data info` prints, as pairs of name and text."""
+    """Rows of `data info`: pairs of name and text."""
     import numpy as np
 
     from geomatt import units

@@ -1,4 +1,4 @@
-"""What a training run looks like in the terminal."""
+"""Terminal output of a training run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 
 
 def announce(dataset: Dataset) -> None:
-    """What was read and in which units; everything suspicious, loudly."""
+    """Print size and units of the data, and warnings about its labels."""
     from geomatt.data.checks import check_labels
 
     origin = dataset.origin

@@ -1,4 +1,4 @@
-"""Short molecular dynamics with a statement of how well energy and temperature were kept."""
+"""Short molecular dynamics, with drift of the energy and mean temperature."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class MDResult:
-    """What a simulation leaves: one entry per step, the start included."""
+    """Result of a simulation: one entry per step, the start included."""
 
     ensemble: str
     time_fs: np.ndarray  # (steps + 1,)

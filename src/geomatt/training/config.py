@@ -1,4 +1,4 @@
-"""Every setting of a training run, typed; what `RUN/config.toml` holds."""
+"""Every setting of a training run, typed, as stored in `RUN/config.toml`."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ class TrainConfig:
 
 
 def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Settings from what was asked for: given values, over those of a recipe, over a stored configuration.
+    """Settings in order of precedence: given values, those of the recipe, a stored configuration.
 
     A stored configuration already holds its recipe's values, so the recipe acts only when newly chosen.
     """

@@ -32,7 +32,7 @@ class Plan:
 
 @dataclass
 class Layer:
-    """What enters a layer, and what acts in it."""
+    """Inputs and weights of a layer."""
 
     alpha: Tensor  # (Z·B, N, N)
     weight: Tensor  # (Z, V, V), W with the factor Δd / N_S
