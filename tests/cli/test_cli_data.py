@@ -88,7 +88,7 @@ def test_force_unit(tmp_path: Path, file: Path) -> None:
         assert np.allclose(new["F"], old["F"] * 0.0433641)
 
 
-def test_convert_spares_its_input(tmp_path: Path, file: Path) -> None:
+def test_convert_does_not_overwrite_its_input(tmp_path: Path, file: Path) -> None:
     before = file.read_bytes()
     link = tmp_path / "link.npz"
     link.symlink_to(file)

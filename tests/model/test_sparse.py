@@ -145,7 +145,7 @@ def test_same_numbers_every_time():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gpu(dtype):
+def test_gpu_agrees_with_cpu(dtype):
     """The numbers of the CPU, and the same ones every time."""
     net, (numbers, positions) = network(dtype, loud=1.0), cloud(300)
     expected = sparse_energy_and_forces(net, numbers, positions)
