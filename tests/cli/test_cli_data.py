@@ -37,6 +37,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_notes_name_options_of_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "spin.xyz"
+    file.write_text("1\nspin=1 energy=-13.6\nH 0 0 0\n")
+    done = run("info", file, "--energy-unit", "eV", "--length-unit", "Ang")
+    assert done.returncode == 0, done.stderr
+    assert "give --key multiplicity=spin" in flat(done.stdout)
+
+
 def test_info() -> None:
     result = run("info", "embedded/ethanol")
     assert result.returncode == 0, result.stderr

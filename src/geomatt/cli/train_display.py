@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geomatt.cli.console import console
+from geomatt.cli.generated import with_flags
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def announce(dataset: Dataset) -> None:
     warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
     for warning in warnings:
         console.print("[bold yellow]Warning:[/]", end=" ")
-        console.print(warning, highlight=False, soft_wrap=True, markup=False, style="yellow")
+        console.print(with_flags(warning), highlight=False, soft_wrap=True, markup=False, style="yellow")
 
 
 @contextmanager
