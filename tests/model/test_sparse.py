@@ -244,7 +244,7 @@ def test_energy_does_not_jump_where_a_pair_enters_the_list():
 def test_warns_where_magnitudes_leave_float32():
     numbers, positions = cloud(400)
     options = {"features": 16, "overlap_features": 16, "loud": 6.0}
-    with pytest.warns(UserWarning, match="Use float64, or a model trained with bias=False"):
+    with pytest.warns(UserWarning, match="Use float64, or a model trained with `bias` False"):
         sparse_energy_and_forces(network(torch.float32, **options), numbers, positions)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -148,7 +148,7 @@ class Ceilings:
     # float32 products as three bfloat16 ones, which tensor cores do faster than one in float32: a kernel
     # that uses them may go below the floor.
     split_matmul: float | None = None
-    # How much longer a product of denormal numbers takes: tenfold on some processors, the same on others.
+    # Slowdown of products of denormal numbers: tenfold on some processors, none on others.
     denormal_slowdown: float | None = None
 
     def floor(self, work: Work) -> float:

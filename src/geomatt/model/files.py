@@ -175,7 +175,7 @@ def check_device(device: torch.device | str) -> torch.device:
     except RuntimeError as error:
         raise GeomAttError(f"Unknown device {str(device)!r}. Use cpu or cuda.") from error
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise GeomAttError("No CUDA device is available here. Use device cpu.")
+        raise GeomAttError("No CUDA device is available here. Use `device` cpu.")
     return found
 
 

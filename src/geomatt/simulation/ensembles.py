@@ -1,6 +1,6 @@
 """One step of molecular dynamics for many replicas at once: NVE, Langevin and Nosé–Hoover.
 
-Every step works in place on fixed tensors and waits for nothing, so that a CUDA graph can hold it. A replica
+Every step works in place on fixed tensors without synchronising, so that a CUDA graph can hold it. A replica
 that is no longer alive has neither velocities nor forces: it stays where it is. Numbers enter as arguments of
 kernels (`masked_fill`), never as tensors from the host (`where` with a number), which a graph cannot copy.
 

@@ -1,6 +1,6 @@
 """Observables of a batched simulation, on its device: temperature, energy, bonds, distances and walls.
 
-Nothing here waits for the device. `Monitor.series` is read and started anew between parts of a run.
+Nothing here synchronises the device. `Monitor.series` is read and started anew between parts of a run.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Walls:
         return self.evaluate(batch.positions, limits, batch.cell)
 
     def evaluate(self, positions: Tensor, limits: Limits, cell: Tensor | None = None) -> WallResult:
-        """Of positions (..., B, N, 3), in their precision. Waits for nothing: a CUDA graph can hold it."""
+        """For positions (..., B, N, 3), in their precision. Without synchronisation, as in a CUDA graph."""
         vectors, distance = geometry(positions, cell)  # (..., B, N, N, 3), (..., B, N, N)
         below, above = limits.lower - distance, distance - limits.upper
         excess = torch.maximum(below, above)

@@ -321,7 +321,7 @@ def _warn_of_magnitude(features: list[Tensor]) -> None:
             f"Features reach {largest:.1e}, where {str(dtype).removeprefix('torch.')} resolves no better "
             f"than {largest * torch.finfo(dtype).eps:.1e}: energies and forces lose their digits. "
             "The bias of the overlap functions makes features grow with the number of atoms. Use float64, or "
-            "a model trained with bias=False.",
+            "a model trained with `bias` False.",
             stacklevel=4,
         )
 
