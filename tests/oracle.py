@@ -1,4 +1,4 @@
-"""The equations of the paper written out term by term in float64, with loops: slow, and easy to trust.
+"""The equations of the paper written out term by term in float64, with loops: slow and easy to check.
 
 It shares no code with the package. Every fast path is held against it.
 """

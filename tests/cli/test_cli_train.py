@@ -157,14 +157,14 @@ def test_index_files_keys_and_references(geomatt, tmp_path):
         (["--config", "absent.toml"], "absent.toml"),
     ],
 )
-def test_mistakes_are_explained(geomatt, data, tmp_path, arguments, message):
+def test_invalid_arguments_give_clear_messages(geomatt, data, tmp_path, arguments, message):
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *TINY, *arguments)
     assert status == 1
     assert message in err
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
-def test_bad_files_and_places(geomatt, data, tmp_path):
+def test_bad_files_and_folders(geomatt, data, tmp_path):
     status, _, err = geomatt("train", tmp_path / "absent.npz", "--out", tmp_path / "run")
     assert status == 1
     assert "absent.npz" in err

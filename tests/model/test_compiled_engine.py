@@ -107,7 +107,7 @@ def test_gradient_of_a_loss_of_energies_alone():
     assert_same(config, got, wanted)
 
 
-def test_nan_stays_nan_and_distant_atoms_feel_nothing():
+def test_nan_propagates_and_distant_atoms_have_zero_force():
     config, parameters = make((2, 3), 32)
     numbers, positions = structures(6)
     engine = CompiledEngine(config)
@@ -186,7 +186,7 @@ def test_precisions_are_not_mixed():
         Evaluator(network)(Batch(numbers, positions.float()))
 
 
-def test_evaluations_use_it():
+def test_potential_uses_the_compiled_engine():
     network = small_network(orders=(2, 3, 4), overlap_features=64, dtype=torch.float32)
     numbers, positions = structures(8)
     batch = Batch(numbers, positions.float())

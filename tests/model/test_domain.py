@@ -210,7 +210,7 @@ def test_ranges_in_a_file():
         Domain.from_dict({"ranges": domain.ranges.to_dict()})
 
 
-def test_aspirin_is_compact():
+def test_size_of_stored_ranges_of_aspirin():
     numbers, linked = graph(*ASPIRIN)
     positions = np.random.default_rng(0).normal(size=(3, 21, 3))
     mean = np.where(linked, 1.0, 5.0)
@@ -224,7 +224,7 @@ def domain_excess(domain, data):
     return domain.outside(collate(data, torch.float64)).excess
 
 
-def test_atoms_in_another_order():
+def test_limits_of_atoms_in_another_order():
     data = ethanol()[:20]
     domain = Domain.measure(data)
     frame = data[3]
@@ -259,7 +259,7 @@ def test_another_molecule_has_no_limits():
     assert domain.ranges.bonds(ether.numbers, distances(ether)).pairs.shape == (0, 2)
 
 
-def test_a_distorted_training_molecule_is_still_itself():
+def test_distorted_training_molecule_is_recognised():
     domain = Domain.measure(ethanol()[:20])
     frame = ethanol()[0]
     positions = frame.positions.copy()
@@ -313,7 +313,7 @@ def test_several_molecules_by_elements_and_bonds():
     assert lengths == pytest.approx(ranges.mean[(1, 8, 1)])
 
 
-def test_a_stretched_bond_is_still_a_bond():
+def test_stretched_bonds_are_counted_as_bonds():
     assert SQUEEZED < TOLERANCE < STRETCHED
     stretched = water(1.35)  # past the rule for bonds
     assert not bond_matrix(stretched).any()
@@ -360,7 +360,7 @@ def literal_wall(walls, positions, lower, upper):
 
 
 @given(st.integers(0, 10**6))
-def test_walls_are_their_definition(seed):
+def test_wall_energy_and_forces_match_the_definition(seed):
     walls, batch = Walls(), clusters(seed)
     limits = limits_for(1.4, 1.9, batch)
     result = walls(batch, limits)
@@ -412,7 +412,7 @@ def test_members_padding_and_precision():
     torch.testing.assert_close(single.energy.double(), alone.energy, rtol=1e-4, atol=1e-5)
 
 
-def test_coincident_atoms_give_numbers():
+def test_coincident_atoms_give_finite_numbers():
     batch = collate([Structure(np.array([6, 6]), np.zeros((2, 3)))], torch.float64)
     result = Walls()(batch, limits_for(1.4, 1.9, batch))
     assert torch.isfinite(result.energy).all()

@@ -29,7 +29,7 @@ def test_neighbour_lists_and_all_pairs_agree_at_the_switch(dtype, relative, bias
             assert np.abs(other.forces - answers[0].forces).max() < relative * scale
 
 
-def test_changed_weights_are_noticed():
+def test_changed_weights_are_detected():
     numbers, positions = random_atoms(6)
     structure = Structure(numbers.numpy(), positions.numpy())
     potential = Potential(small_network(), Normalisation())

@@ -51,7 +51,7 @@ def test_the_script_builds_two_pairs():
             assert first @ second < np.cos(np.radians(160))
 
 
-def test_the_script_refuses_what_came_apart():
+def test_script_refuses_separated_pairs():
     script = load_script("make_dimer")
     numbers, positions = script.dimer()
     with pytest.raises(GeomAttError, match="came apart"):
@@ -60,7 +60,7 @@ def test_the_script_refuses_what_came_apart():
         script.check(np.where(numbers == 8, 16, numbers), positions)
 
 
-def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_script_continues_after_an_interruption(tmp_path, monkeypatch):
     script = load_script("make_dimer")
     seeds = []
 
@@ -94,7 +94,7 @@ def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch):
         script.make(options)
 
 
-def test_the_truth_is_three_hydrogen_bonds_a_pair(frames):
+def test_three_hydrogen_bonds_per_pair(frames):
     found = truths(frames)
     pairs, true = found["hydrogen-block"]
     assert true.sum() == 6
@@ -174,7 +174,7 @@ def test_a_file_is_used_instead_of_the_embedded_frames(frames, tmp_path):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_without_its_data_it_says_how_to_make_them(tmp_path, given):
+def test_missing_data_message_names_the_script(tmp_path, given):
     folder = tmp_path if given else None
     with pytest.raises(GeomAttError, match=r"scripts/make_dimer\.py --out .*gfn2/cg-cg\.npz") as error:
         run_experiment(get("dna"), ExperimentSettings(out=tmp_path / "out", data=folder), silent)

@@ -1,4 +1,4 @@
-"""The ASE calculator: numbers, caching, precision, committees, and what it refuses."""
+"""The ASE calculator: results, caching, precision, committees, walls, and invalid input."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_a_periodic_direction_needs_a_lattice_vector(cell):
         atoms.get_potential_energy()
 
 
-def test_new_weights_give_new_answers():
+def test_changed_weights_change_results():
     potential = make(dtype=torch.float32)
     structure = Structure(water().numbers, water().positions)
     before = potential.predict([structure])[0].energy
@@ -280,7 +280,7 @@ def test_new_weights_give_new_answers():
     assert abs(potential.predict([structure])[0].energy - before) > 1e-6
 
 
-def test_another_composition_and_a_charge_are_doubted():
+def test_warnings_about_composition_and_charge():
     potential = make(dtype=torch.float32)
     potential.normalisation = Normalisation(-4214.0, 0.5, composition={1: 2, 8: 1})
     potential.predict(water())  # one ASE Atoms, and what it was trained on: no warning

@@ -68,7 +68,7 @@ def test_bad_values_are_named(tmp_path, text, message):
         {"member": 3}, {"train_indices": "a.txt"}, {"orders": (1,)}, {"recipe": "slow"},
     ],
 )  # fmt: skip
-def test_nonsense_is_refused(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(GeomAttError):
         resolve(settings)
 

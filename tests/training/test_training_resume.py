@@ -1,4 +1,4 @@
-"""Resuming: bit by bit the same as never having stopped, and only where that is possible."""
+"""Resuming: bit by bit equal to an uninterrupted run; refused if data or settings have changed."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def stop_at(when: int):
     ],
 )
 @pytest.mark.parametrize("segment", [1, 50])
-def test_resumed_is_the_same_as_uninterrupted(tmp_path, monkeypatch, changes, segment):
+def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, changes, segment):
     # With segments of one step the run is also cut, and its checkpoint written, inside an epoch.
     monkeypatch.setattr("geomatt.training.loop.SEGMENT", segment)
     config = tiny_config(epochs=5, **changes)
@@ -87,7 +87,7 @@ def test_rows_after_the_checkpoint_are_done_again(tmp_path):
     same_run(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_finished_runs_say_so_and_only_steps_extend(tmp_path):
+def test_finished_runs_and_more_epochs(tmp_path):
     cosine = tiny_config(epochs=2)
     train(molecule(), SPLIT, cosine, tmp_path / "cosine")
     again = train(molecule(), SPLIT, cosine, tmp_path / "cosine", resume=True)
@@ -179,7 +179,7 @@ def test_a_killed_process_resumes_bit_by_bit(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_saves_and_says_how_to_go_on(tmp_path, number):
+def test_interrupt_saves_and_prints_how_to_resume(tmp_path, number):
     data = npz(tmp_path / "data.npz")
     with subprocess.Popen(
         arguments(data, tmp_path / "run", 100000),

@@ -1,4 +1,4 @@
-"""What all figures share: one style, figures without pyplot, and matrices over pairs of atoms."""
+"""Common parts of all figures: style, figures without pyplot, and matrices over pairs of atoms."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def curves_plot(result: dict[str, Any], path: str | os.PathLike[str]) -> Path:
         raise GeomAttError("There is nothing to draw: no training was compared. Measure the suite curves.")
     title = f"Ethanol, same seed and data, {result['machine']['hardware']}"
     figure, left, right = _two_panels(path, title)
-    # Automatic differentiation below, broad and pale, so that both show where they agree.
+    # Automatic differentiation below, wide and pale, so that both curves are visible where they agree.
     below, above = {"color": "#e3b4a0", "linewidth": 5.0}, {"color": COLOURS[0], "linewidth": 1.2}
     for axis, kind, per in ((left, "energy", ""), (right, "forces", "/Å")):
         for curve in sorted(result["curves"], key=lambda c: c["name"] != LITERAL):

@@ -21,7 +21,7 @@ WITH_RADIUS: dict[str, dict[str, Any]] = {"geomatt": {"bias": False}}
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What to measure, with defaults for a careful run on a CPU."""
+    """Settings of a benchmark, with defaults for a CPU."""
 
     device: str = "cpu"
     quick: bool = False  # a test that everything runs: small network, no targets

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 import warnings
 
@@ -11,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from geomatt.cli.console import console
-from geomatt.cli.generated import flags
+from geomatt.cli.generated import with_flags
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -30,21 +29,6 @@ COMMANDS = (
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:
     importlib.import_module(f"geomatt.cli.{_module}").register(app)
-
-
-def with_flags(message: str) -> str:
-    """A message of the lower rooms with settings, `name`, as the options of the command line."""
-    known = {**flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
-             "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements",
-             "models": "--models"}  # fmt: skip
-
-    def flag(match: re.Match[str]) -> str:
-        name, off = match.groups()
-        if name not in known:
-            return match.group(0)
-        return known[name].replace("--", "--no-", 1) if off else known[name]
-
-    return re.sub(r"`([a-z_]+)`( False)?", flag, message)
 
 
 def main() -> None:

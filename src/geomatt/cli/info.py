@@ -1,4 +1,4 @@
-"""`geomatt info`: what a model file says about itself."""
+"""`geomatt info`: the metadata of a model file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def info(
     model: Model,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead.")] = False,
 ) -> None:
-    """Print what a model file says about itself: units, elements, data, training, versions."""
+    """Print the metadata of a model file: units, elements, data, training, versions."""
     from geomatt.cli.model_tables import info_table
     from geomatt.model import load
     from geomatt.model.files import describe

@@ -76,7 +76,7 @@ def _stack(arrays: list[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _provenance(potential: AnyPotential, dataset: Dataset) -> dict[str, Any]:
-    """What is needed to say later which numbers these were."""
+    """Provenance of the errors: model, data, version and hardware."""
     from geomatt import __version__
     from geomatt.training.record import hardware
 

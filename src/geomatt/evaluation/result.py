@@ -78,7 +78,7 @@ class EvaluationResult:
     def spread(self) -> dict[str, float] | None:
         """The mean spread of a committee (eV, eV/Å) and its correlation with the errors; None for one model.
 
-        A correlation near one says that atoms on which members disagree are those with large errors.
+        A correlation near one means that errors are large where members disagree.
         """
         if self.energies_spread is None:
             return None

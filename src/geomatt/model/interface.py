@@ -1,4 +1,4 @@
-"""What the rest of the package knows of a network: `Network`, its config, and `Engine`.
+"""The interface between networks and the rest of the package: `Network` and `Engine`.
 
 A network gives atomic energies; an engine evaluates and differentiates M networks of the same configuration
 at once. Automatic differentiation (`geomatt.model.autograd`) is the engine of every network that has no
@@ -59,7 +59,7 @@ class Network(nn.Module, ABC):
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
     recipe: ClassVar[str] = "fast"  # optimisation settings used by default, see `training.recipes`
-    periodic_hint: ClassVar[str] = ""  # what to do where periodic cells are refused
+    periodic_hint: ClassVar[str] = ""  # advice in the error message about periodic cells
     # Settings of a small network, for tests and examples.
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     # True if torch.func.vmap can run the network for several members at once.
@@ -153,10 +153,12 @@ class Network(nn.Module, ABC):
 
 @dataclass
 class Evaluation:
-    """What M networks say of a batch, in normalised units and Å. Engines may add what `gradient` needs."""
+    """Predictions of M networks for a batch, in normalised units and Å. Engines may add fields."""
 
     energy: Tensor  # (M, B)
-    atomic: Tensor | None  # (M, B, N), summing to the energy; None if the engine was asked for a gradient
+    atomic: (
+        Tensor | None
+    )  # (M, B, N), summing to the energy; may be None after an evaluation with `gradient=True`
     forces: Tensor | None  # (M, B, N, 3)
     stress: Tensor | None = None  # (M, B, 3, 3), nan for structures without a volume
     maker: Engine | None = None  # the engine chosen by one that chooses among several
@@ -171,7 +173,7 @@ class Engine(ABC):
     """
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Any:
-        """What depends on the weights alone; `keep` if it will be used for many evaluations."""
+        """Precompute what depends on the weights alone; `keep` if it will be used for many evaluations."""
         return parameters
 
     @abstractmethod

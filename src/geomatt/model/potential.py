@@ -1,4 +1,4 @@
-"""A trained model as users hold it: structures in; energies, forces and attention out, in eV and Å."""
+"""A trained model: energies, forces, stress and attention of structures, in eV and Å."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Prediction:
 
 
 class AnyPotential(ABC):
-    """What a single potential and a committee have in common."""
+    """Common interface of a single potential and a committee."""
 
     members: list[Potential]
     record: dict[str, Any]
@@ -229,7 +229,7 @@ class Potential(AnyPotential):
         return evaluator
 
     def forget_weights(self) -> None:
-        """Prepare the weights anew at the next evaluation, whatever may have changed them."""
+        """Prepare the weights again at the next evaluation."""
         self._evaluators.clear()
 
     def _offsets(self, numbers: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ class Potential(AnyPotential):
 
 
 class _Present:
-    """The weights of a network at one time, to notice changes. Asked at every evaluation, so it is short."""
+    """Snapshot of a network's weights, to detect changes. Compared at every evaluation, so it is fast."""
 
     def __init__(self, network: Network, engine: str) -> None:
         self.network, self.engine = network, engine

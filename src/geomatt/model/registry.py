@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Entry:
-    """A kind of network: its short name, and where its config and class are, imported when asked for."""
+    """A kind of network: its short name, and where its config and class are, imported on first use."""
 
     name: str  # of the `model` setting
     config: str | type[NetworkConfig]

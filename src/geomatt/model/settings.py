@@ -16,7 +16,7 @@ def setting(default: Any, help: str, **metadata: Any) -> Any:
 
 @dataclass(frozen=True)
 class NetworkConfig:
-    """What defines a network besides its weights. Every further field is a `setting`."""
+    """Hyper-parameters of a network. Every further field is a `setting`."""
 
     elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
 

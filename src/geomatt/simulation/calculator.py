@@ -32,8 +32,8 @@ class GeomAttCalculator(Calculator):
     """Energy (eV), forces (eV/Å), stress (eV/Å³, periodic structures) and atomic energies for ASE.
 
     Args:
-        model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee answers with
-            the mean of its members; how far they disagree is in `energy_spread` and `forces_spread`.
+        model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee gives
+            the mean of its members, and their spread as `energy_spread` and `forces_spread`.
         device: where to compute, "cpu" or "cuda".
         dtype: "float32" or "float64"; by default the precision the model has.
         walls: add the walls where the training data end. They are zero inside the data, and keep dynamics
@@ -86,7 +86,7 @@ class GeomAttCalculator(Calculator):
     def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
         """Names of what has changed since the last calculation; the cell of a molecule does not count.
 
-        Dynamics asks several times a step, and ASE's own comparison takes as long as a small molecule.
+        ASE calls this several times per step; its own comparison is as slow as evaluating a small molecule.
         """
         if self.atoms is None:
             return list(all_changes)

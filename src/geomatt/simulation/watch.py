@@ -12,7 +12,7 @@ from geomatt.model.domain import WARNING, Domain, Limits, warning
 
 
 class RangeWatch:
-    """Decides for every step whether walls are needed. A comparison in numpy, since most steps need none."""
+    """Checks in every step if walls are needed; in numpy, since most steps need none."""
 
     def __init__(self, domain: Domain | None, walls: bool) -> None:
         self.domain, self.walls = domain, walls

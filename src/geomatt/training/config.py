@@ -1,4 +1,4 @@
-"""Every setting of a training run, typed; what `RUN/config.toml` holds."""
+"""Every setting of a training run, typed, as stored in `RUN/config.toml`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from geomatt.errors import GeomAttError
-from geomatt.model.registry import network_class, network_config
+from geomatt.model.registry import network_class, network_config, network_names
 from geomatt.model.settings import setting
-from geomatt.training.recipes import recipe_settings
+from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class TrainConfig:
     member: int | None = setting(None, "train only this one of them, from 0", group=SPLIT)
 
     recipe: str = setting(
-        "", "named optimisation settings: fast, or paper (Frank & Chmiela 2021)", group=OPTIM
+        "", f"named optimisation settings: {', '.join(RECIPES)}; the network's own by default", group=OPTIM
     )
     epochs: int = setting(1000, "passes over the training data", group=OPTIM)
     batch: int = setting(10, "structures in a step", group=OPTIM)
@@ -98,7 +98,7 @@ class TrainConfig:
         choices=("energy", "forces"),
     )
 
-    model: str = setting("geomatt", "kind of network", group=MODEL)
+    model: str = setting("geomatt", f"kind of network: {', '.join(network_names())}", group=MODEL)
     network: dict[str, Any] = setting(None, "settings of the network", group=MODEL, option=False)
 
     base: str | None = setting(None, "the model file whose weights are the start", group=RUN, option=False)
@@ -212,7 +212,7 @@ class TrainConfig:
 
 
 def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Settings from what was asked for: given values, over those of a recipe, over a stored configuration.
+    """Settings in order of precedence: given values, those of the recipe, a stored configuration.
 
     A stored configuration already holds its recipe's values, so the recipe acts only when newly chosen.
     """

@@ -91,7 +91,7 @@ def _spread_out(indices: np.ndarray, count: int | None) -> np.ndarray:
 
 
 def report_unit_of(dataset: Dataset, config: TrainConfig) -> str:
-    """The unit errors are reported in: the one asked for, else the data's."""
+    """Energy unit of reports: the `report_unit` setting, else the unit of the data."""
     from geomatt.data.io.readers import report_unit
 
     return energy_unit(config.report_unit or report_unit(dataset))

@@ -34,7 +34,7 @@ def open_folder(folder: Path, resume: bool) -> None:
 
 
 def write_safely(path: Path, body: bytes) -> None:
-    """Replace a file of a run in one step; an error says that the checkpoint is intact."""
+    """Replace a file of a run atomically; the error message mentions the intact checkpoint."""
     try:
         atomic_write(path, body)
     except GeomAttError as error:

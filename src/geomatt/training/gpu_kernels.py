@@ -131,7 +131,7 @@ def adam_kernel(
     tl.store(theta + at, t, mask=inside)
     if AVERAGE:
         mean = tl.load(average + at, mask=inside, other=0.0)
-        # At first the average forgets faster, or it would contain the random initial weights.
+        # A smaller decay at first, or the average would contain the random initial weights.
         weight = tl.maximum((9.0 / (9.0 + step)).to(tl.float32), rest_average)
         tl.store(average + at, mean + weight * (t - mean), mask=inside)
     # The last program to finish counts the step: by then every program has read the old count.

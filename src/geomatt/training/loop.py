@@ -29,7 +29,7 @@ from geomatt.training.step import Stepper
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
 
-SEGMENT = 50  # steps between looks at the clock and at Ctrl-C
+SEGMENT = 50  # steps between checks of the clock and of stop requests
 
 # Settings in which models trained side by side may differ.
 _OWN = {"data", "member", "seed", "split_seed", "report_unit", "reference", "energy_unit", "length_unit",
@@ -145,7 +145,9 @@ class _Group:
             for member, run in enumerate(self.runs):  # after an epoch all members, between epochs the first
                 if callback is not None and run in (active if new_row else active[:1]):
                     stop.requested |= bool(callback(self._progress(run, member, new_row)))
-            stopping = bool(stop)  # read once: a request that comes after saving waits for the next round
+            stopping = bool(
+                stop
+            )  # read once: a request that arrives after saving is handled in the next round
             overdue = time.monotonic() - self.last_write >= self.checkpoint_every
             if stopping or (overdue and (new_row or self.checkpoint_every > 0)):
                 self._write(active)

@@ -37,7 +37,7 @@ def train_members(
     callback: TrainCallback | None = None,
     checkpoint_every: float = 30.0,
 ) -> list[TrainResult]:
-    """Train what the configuration asks for: one model in `out`, or one per split in folders below it.
+    """Train one model in `out`, or one per member or fold in folders below it.
 
     `resume` skips finished members and continues the unfinished.
     """
@@ -53,7 +53,7 @@ def train_members(
             Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
             for member, split in enumerate(splits)
         ]
-    # One program for all fills a GPU; on a CPU members gain nothing from each other.
+    # One program for all fills a GPU; on a CPU sharing gains nothing.
     groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
     results: list[TrainResult] = []
     for group in groups:

@@ -40,7 +40,7 @@ WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
 
 @dataclass(frozen=True)
 class Job:
-    """What to train on, how, and where the result goes."""
+    """Data, settings and output folder of one model."""
 
     dataset: Dataset
     split: Split
@@ -241,5 +241,5 @@ class Run:
 
 
 def check_job(job: Job) -> None:
-    """Raise an error for a job that cannot be done, before anything is written."""
+    """Raise an error for invalid data or settings, before anything is written."""
     check_data(job.dataset, job.split, job.config)

@@ -16,7 +16,7 @@ from geomatt.model import Normalisation, Potential
 
 
 def energy_zero(potential: Potential, data: Dataset, validation: int) -> dict[str, Any]:
-    """What to add to a potential's energies so that they have no mean error on the data, in eV.
+    """Energies (eV) to add to a potential so that its mean error on the data is zero.
 
     One shift for a single composition, else an energy per element by least squares. Also the mean absolute
     error of the last `validation` frames with it.

@@ -136,7 +136,7 @@ class MoleculeRanges(Ranges):
         return Bonds(pairs, self.mean[self.classes[order[pairs[:, 0]], order[pairs[:, 1]]]])
 
     def to_dict(self) -> dict[str, Any]:
-        # The classes follow from the bonds, but a file must not change its meaning with our algorithm.
+        # The classes follow from the bonds, but the meaning of a file must not depend on our algorithm.
         upper = np.triu_indices(len(self.numbers), 1)
         return {
             "kind": self.kind,
@@ -203,7 +203,7 @@ class ElementRanges(Ranges):
     """Ranges of several molecules, by the elements of a pair and the number of bonds between them.
 
     Up to three bonds apart, distances have a shortest and a longest value. Further apart, and between
-    molecules, only the shortest says something: the longest grows with the size of the molecules.
+    molecules, only the shortest is meaningful: the longest grows with the size of the molecules.
     """
 
     kind = "elements"

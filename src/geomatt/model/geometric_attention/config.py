@@ -11,7 +11,7 @@ from geomatt.model.settings import NetworkConfig, setting
 
 @dataclass(frozen=True)
 class GeometricAttentionConfig(NetworkConfig):
-    """What defines a geometric-attention network besides its weights."""
+    """Hyper-parameters of a geometric-attention network."""
 
     orders: tuple[int, ...] = setting((2, 3, 4), "attention orders k, one stream each")
     layers: int = setting(3, "N_L, interactions in a stream")

@@ -23,7 +23,7 @@ DENSE_ATOMS = {"cpu": 80, "cuda": 400}
 
 
 @dataclass
-class Weights:
+class PreparedWeights:
     """Weights of M networks, prepared for an engine when it is first chosen."""
 
     parameters: Parameters
@@ -50,12 +50,12 @@ class GeometricAttentionEngine(Engine):
         self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
 
-    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Weights:
-        return Weights(parameters, keep)
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> PreparedWeights:
+        return PreparedWeights(parameters, keep)
 
     def evaluate(
         self,
-        prepared: Weights,
+        prepared: PreparedWeights,
         batch: Batch,
         *,
         index: Tensor | None = None,
@@ -83,7 +83,7 @@ class GeometricAttentionEngine(Engine):
     def _large(self, batch: Batch) -> bool:
         return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 80)
 
-    def _choose(self, weights: Weights, batch: Batch, gradient: bool) -> Engine:
+    def _choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
         if batch.cell is not None or (near and not gradient):
             return self.sparse

@@ -11,7 +11,7 @@ from geomatt.model.settings import NetworkConfig, setting
 
 @dataclass(frozen=True)
 class SchNetConfig(NetworkConfig):
-    """What defines a SchNet besides its weights."""
+    """Hyper-parameters of a SchNet."""
 
     features: int = setting(128, "width of an atom's feature vector")
     filters: int = setting(128, "width of the continuous-filter convolutions")

@@ -1,7 +1,7 @@
 """The sweeps of the dense engine in C++ (native_code/), for one float32 network on a CPU.
 
-What depends on the weights alone is computed in torch, by `DenseEngine`, and so is the last step from the
-results of the C++ code to gradients with respect to the weights. Everything between is in native.cpp.
+Quantities that depend on the weights alone, and the last step from the results of the C++ code to gradients
+with respect to the weights, are computed in torch by `DenseEngine`. The rest is in native.cpp.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class CompiledEngine(Engine):
         self.config = config
         self.dense = DenseEngine(config)
         self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # reused by later evaluations
-        # Weights whose tables are work arrays, too; they are overwritten once nobody holds these weights.
+        # Weights whose tables are work arrays, too; overwritten once these weights are no longer referenced.
         self._last: weakref.ref[CompiledWeights] | None = None
 
     def serves(self, parameters: Parameters, batch: Batch, keep: bool = False) -> bool:
@@ -292,7 +292,7 @@ class _Work:
         }
 
     def _sweep(self, name: str, after: str) -> None:
-        """Run the C++ code on what the sweep before has left."""
+        """Run the C++ code on the results of the previous sweep."""
         if self.reached != after:
             raise RuntimeError(f"{name} come after {after or 'nothing else'}, not after {self.reached!r}")
         getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.p))
@@ -314,6 +314,6 @@ class _Work:
 
 
 def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
-    """The C++ code would read beyond the end."""
+    """Raise an error for arrays of the wrong size: the C++ code would read beyond their end."""
     if array.shape != shape:
         raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

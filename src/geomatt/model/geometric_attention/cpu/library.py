@@ -1,7 +1,6 @@
-"""The code in native_code/ compiled with the machine's own C++ compiler, once, and kept in the cache.
+"""Compiles native_code/ with the machine's C++ compiler, once, and keeps the library in the cache.
 
-Code made here may use all that this processor can do, which code shipped in a package could not. Where there
-is no compiler, all runs as well in plain torch.
+Such code can use all instructions of the processor. Without a compiler, plain torch is used.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from geomatt.cache import cache_directory
 
 CODE = Path(__file__).with_name("native_code")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
-OWN = ("-march=native",)  # all that this processor can do
-# Left out when linking: the functions of OpenMP are to be found in torch, with the threads it has already.
+OWN = ("-march=native",)  # all instructions of this processor
+# Not linked to an OpenMP library: its functions are resolved in torch's, which already has threads.
 OPENMP = ("-fopenmp",)
 TIMEOUT = 120.0  # seconds; it takes four
 
@@ -44,7 +43,7 @@ def library() -> ctypes.CDLL | None:
     problem: Exception | None = None
     try:
         targets = [(flags, _target(compiler, flags)) for flags in _variants()]
-        # What was made before comes first: what failed then would fail again.
+        # Variants compiled before come first: those that failed then would fail again.
         for flags, target in sorted(targets, key=lambda pair: not pair[1].is_file()):
             try:
                 return _load(compiler, flags, target)
@@ -73,7 +72,7 @@ def to_be_compiled() -> bool:
 
 def _compiler() -> tuple[str, ...] | None:
     """A C++ compiler: that of the environment variable CXX, or the usual names."""
-    if sys.platform == "win32":  # where compilers do not align vectors, and long is short
+    if sys.platform == "win32":  # its compilers do not align vectors, and long has 32 bits
         return None
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     for name in names:
@@ -92,16 +91,16 @@ def _load(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> ct
 
 
 def _target(compiler: tuple[str, ...], flags: tuple[str, ...]) -> Path:
-    """Named after all it depends on: a home folder may be shared by machines that are not alike."""
+    """Path of the library, with a hash of all it depends on: machines of several kinds may share a cache."""
     sources = [path.read_bytes() for path in sorted(CODE.glob("*.[ch]pp"))]
     system = (platform.system(), platform.machine(), *platform.libc_ver(), _processor())
-    told = (*flags, _run([*compiler, "--version"]), *system)
-    key = hashlib.sha256(b"\n".join([*sources, *(word.encode() for word in told)])).hexdigest()[:20]
+    version = (*flags, _run([*compiler, "--version"]), *system)
+    key = hashlib.sha256(b"\n".join([*sources, *(word.encode() for word in version)])).hexdigest()[:20]
     return cache_directory() / "native" / f"{key}.so"
 
 
 def _processor() -> str:
-    """What the processor can do, as far as the system tells."""
+    """Instruction sets of the processor, where the system lists them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -110,7 +109,7 @@ def _processor() -> str:
 
 
 def _compile(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> None:
-    """Compile next to the target and move it there when it is whole: others may be at it, too."""
+    """Compile into a temporary file and rename it: other processes may compile at the same time."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         code, made = Path(folder) / "native.o", Path(folder) / target.name

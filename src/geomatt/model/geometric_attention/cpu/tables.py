@@ -1,10 +1,10 @@
 """Tables of the overlap functions over a grid of distances, for quintic Hermite interpolation.
 
 The overlap functions depend on the distance alone, so the product of a hundred Gaussians with every channel
-is made for the nodes of a grid only, for values and two derivatives: once for a network whose weights stay,
-anew in every training step. A pair then is a weighted sum of six rows, three of either node next to it, with
-an error of order h⁶. The gradient takes the same way back: pairs are summed into nodes, and one small product
-leads from the nodes to the weights. Forces are the exact derivatives of the interpolated energy, and loss
+is computed at the nodes of a grid only, for values and two derivatives: once for fixed weights, in every step
+of a training. A pair is then a weighted sum of six rows, three for each of its two nodes, with an error of
+order h⁶. For the gradient, pairs are summed into nodes, and one small product leads from
+the nodes to the weights. Forces are the exact derivatives of the interpolated energy, and loss
 gradients those of the interpolated loss.
 
 G nodes; groups g are the modules and layers of a stream, each with F channels.

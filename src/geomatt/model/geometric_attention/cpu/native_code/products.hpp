@@ -28,7 +28,7 @@ template <int L> struct Lanes {
         std::memcpy(&v, p, sizeof v);  // an unaligned load
         return v;
     }
-    // One that compilers must not repeat for each of its uses.
+    // A load that the compiler must not repeat for each use.
     static V load_once(const float* p) {
         V v = load(p);
 #if defined(__AVX512F__)
@@ -47,7 +47,7 @@ template <int L> struct Lanes {
     }
 };
 
-// With OpenMP the threads are torch's own, which would otherwise keep the cores busy waiting for work.
+// With OpenMP, torch's own threads are used: beside other threads they would keep cores busy while they wait.
 template <class F> static void parallel(int threads, int count, F work) {
 #ifdef _OPENMP
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
@@ -58,24 +58,24 @@ template <class F> static void parallel(int threads, int count, F work) {
     std::vector<std::thread> others;
     try {
         for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(run);
-    } catch (const std::system_error&) {  // no more threads are to be had: those there are do it all
+    } catch (const std::system_error&) {  // no more threads available: use those that started
     }
     run();
     for (auto& thread : others) thread.join();
 #endif
 }
 
-// `work` with vectors as wide as the processor's where they fill `width`, else narrower ones or none.
+// Calls `work` with the widest vectors that divide `width`, or scalars.
 template <class F> static void by_lanes(long width, F work) {
     if (width % WIDE == 0) return work(std::integral_constant<int, WIDE>());
     if (width % 8 == 0) return work(std::integral_constant<int, 8>());
     work(std::integral_constant<int, 1>());
 }
 
-// A product is A B, or A B + sign · A′ B′. Blocks of R rows and S columns have their sums in registers.
+// A product is A B, or A B + sign · A′ B′. Sums of blocks of R rows and S columns are kept in registers.
 struct Product { const float *a, *b; };
 
-constexpr int TALL = WIDE == 16 ? 7 : 3;  // R, as many as there are registers for
+constexpr int TALL = WIDE == 16 ? 7 : 3;  // R, limited by the number of registers
 
 template <class Block> static void in_blocks(int n, Block block) {
     int i = 0;
@@ -84,7 +84,7 @@ template <class Block> static void in_blocks(int n, Block block) {
     for (; i < n; ++i) block(i, std::integral_constant<int, 1>());
 }
 
-// C (n, w) from A (n, inner), which has strides, so that it may be transposed, and B (inner, w).
+// C (n, w) from A (n, inner) with arbitrary strides (it may be transposed) and B (inner, w).
 struct Rows { int n, inner; long w, a_row, a_column, b_row, c_row; };
 
 template <int L, int R, int S>
@@ -120,7 +120,7 @@ static void rows(const Rows& s, float* c, Product p, Product q = {}, float sign 
         in_blocks(s.n, [&](int i, auto r) { rows_block<L, r, 1>(s, c, p, q, sign, add, i, at); });
 }
 
-// Sums of the products of vectors: those of A lie `row` and `step` apart, those of B `column` and `next`.
+// Sums of products of vectors; strides are `row` and `step` in A, `column` and `next` in B.
 struct Vectors { int count; long row, step, column, next; };
 
 template <int L, int R, int S> struct Sums {
@@ -147,7 +147,7 @@ template <int L, int R, int S> struct Sums {
     }
 };
 
-// Blocks of sums for all i and j; `done` says where they go.
+// Blocks of sums for all i and j; `done` stores them.
 template <int L, class Done>
 static void all_sums(int n, const Vectors& v, Product p, Product q, float sign, Done done) {
     auto from = [&](Product p, int i, int j) -> Product {
@@ -165,7 +165,7 @@ static void all_sums(int n, const Vectors& v, Product p, Product q, float sign, 
     });
 }
 
-// C (n, n) from A (n, w) and Bᵀ, both with rows that lie `row` apart.
+// C (n, n) from A (n, w) and Bᵀ, both with row stride `row`.
 template <int L>
 static void contract(float* c, int n, long w, long row, Product p, Product q = {}, float sign = 1) {
     const Vectors v = {int(w / L), row, L, row, L};
