@@ -19,7 +19,7 @@ from geomatt.model.geometric_attention.sparse.engine import SparseEngine
 from geomatt.model.interface import Engine, Evaluation, Parameters
 
 # Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
-DENSE_ATOMS = {"cpu": 80, "cuda": 400}
+DENSE_ATOMS = {"cpu": 110, "cuda": 400}
 
 
 @dataclass
@@ -81,7 +81,7 @@ class GeometricAttentionEngine(Engine):
         return super().capturable(batch) and self.name != "sparse" and not self._large(batch)
 
     def _large(self, batch: Batch) -> bool:
-        return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 80)
+        return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 110)
 
     def _choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
