@@ -16,8 +16,8 @@ from geomatt.model.domain.ranges import (
     MORE,
     OTHER_MOLECULE,
     ElementRanges,
-    Key,
     MoleculeRanges,
+    PairKey,
     Ranges,
     pair_keys,
 )
@@ -87,9 +87,9 @@ def _molecule(data: Dataset) -> MoleculeRanges:
 
 
 def _elements(data: Dataset, groups: dict[bytes, np.ndarray]) -> ElementRanges:
-    shortest: dict[Key, float] = {}
-    longest: dict[Key, float] = {}
-    total: dict[Key, tuple[float, int]] = {}
+    shortest: dict[PairKey, float] = {}
+    longest: dict[PairKey, float] = {}
+    total: dict[PairKey, tuple[float, int]] = {}
     for indices in groups.values():
         numbers = data[int(indices[0])].numbers
         distance = np.concatenate(list(_distances_of(data, indices)))
@@ -98,7 +98,7 @@ def _elements(data: Dataset, groups: dict[bytes, np.ndarray]) -> ElementRanges:
             keys, group = np.unique(pair_keys(numbers, linked)[upper], axis=0, return_inverse=True)
             frames = distance[members][:, upper[0], upper[1]]  # (frames, pairs)
             for number, row in enumerate(keys):
-                key: Key = (int(row[0]), int(row[1]), int(row[2]))
+                key: PairKey = (int(row[0]), int(row[1]), int(row[2]))
                 values = frames[:, group.reshape(-1) == number]
                 shortest[key] = min(shortest.get(key, np.inf), float(values.min()))
                 if key[2] not in (OTHER_MOLECULE, MORE):

@@ -182,7 +182,7 @@ class MoleculeRanges(Ranges):
         return cls(numbers, linked, classes, shortest, longest, average, frames)
 
 
-Key = tuple[int, int, int]  # two atomic numbers, ascending, and the separation as `separation_key` has it
+PairKey = tuple[int, int, int]  # two atomic numbers, ascending, and the separation as `separation_key` has it
 OTHER_MOLECULE, MORE = 0, 4  # separations of atoms that no path connects, and of more than three bonds
 
 
@@ -208,9 +208,9 @@ class ElementRanges(Ranges):
 
     kind = "elements"
 
-    shortest: dict[Key, float]  # Å
-    longest: dict[Key, float]  # Å, for one, two and three bonds
-    mean: dict[Key, float]  # Å, for one bond
+    shortest: dict[PairKey, float]  # Å
+    longest: dict[PairKey, float]  # Å, for one, two and three bonds
+    mean: dict[PairKey, float]  # Å, for one bond
     frames: int
 
     def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
@@ -219,7 +219,7 @@ class ElementRanges(Ranges):
         keys = pair_keys(numbers, linked)
         unseen = set()
         for i, j in zip(*np.triu_indices(len(numbers), 1), strict=True):
-            key: Key = tuple(keys[i, j].tolist())
+            key: PairKey = tuple(keys[i, j].tolist())
             if key not in self.shortest:
                 unseen.add(key)
                 continue
@@ -241,7 +241,7 @@ class ElementRanges(Ranges):
         return Bonds(pairs[known], np.array(lengths))
 
     def to_dict(self) -> dict[str, Any]:
-        def rows(table: dict[Key, float], rounding: Any) -> list[list[float]]:
+        def rows(table: dict[PairKey, float], rounding: Any) -> list[list[float]]:
             return [[*key, _rounded(np.array([table[key]]), rounding)[0]] for key in sorted(table)]
 
         return {
@@ -254,13 +254,13 @@ class ElementRanges(Ranges):
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> ElementRanges:
-        def table(name: str) -> dict[Key, float]:
+        def table(name: str) -> dict[PairKey, float]:
             return {(int(a), int(b), int(s)): float(value) for a, b, s, value in values[name]}
 
         return cls(table("shortest"), table("longest"), table("mean"), int(values["frames"]))
 
 
-def describe(key: Key) -> str:
+def describe(key: PairKey) -> str:
     """A key in words: 'C–H one bond apart'."""
     where = {0: "in different molecules", 1: "one bond apart", MORE: "four or more bonds apart"}
     return f"{SYMBOLS[key[0]]}–{SYMBOLS[key[1]]} {where.get(key[2], f'{key[2]} bonds apart')}"
