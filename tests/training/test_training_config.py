@@ -122,3 +122,8 @@ def test_sizes_left_open_are_filled_in(given, count, expected):
 def test_sizes_larger_than_the_data_are_refused(given):
     with pytest.raises(GeomAttError, match="100"):
         resolve_sizes(resolve(given), 100)
+
+
+def test_settings_of_another_network_are_named():
+    with pytest.raises(GeomAttError, match=r"orders: not a setting .* has channels"):
+        resolve({"model": "pair", "orders": (2, 3)})

@@ -252,6 +252,12 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     network |= {name: value for name, value in values.items() if name not in known and name in own}
     rest = {name: value for name, value in values.items() if name in known and name != "network"}
     unknown = sorted((set(values) - known - set(own)) | (set(network) - set(own)))
+    others = [name for name in unknown if any(name in network_config(k).settings() for k in network_names())]
+    if others:
+        raise GeomAttError(
+            f"{', '.join(others)}: not a setting of this kind of network (`model` "
+            f"{values.get('model') or TrainConfig.model}), which has {', '.join(kind.settings())}."
+        )
     if unknown:
         listing = ", ".join(sorted({*known, *kind.settings()}))
         raise GeomAttError(f"{source} has unknown settings: {', '.join(unknown)}. Known are: {listing}.")
