@@ -22,7 +22,7 @@ from geomatt.training import checkpoint
 from geomatt.training.checkpoint import Checkpoint, Counters
 from geomatt.training.config import TrainConfig
 from geomatt.training.dataset import check_data, report_unit_of
-from geomatt.training.folder import CONFIG, MODEL, PLOT, open_folder, write_safely
+from geomatt.training.folder import CONFIG, MODEL, PLOT, write_safely
 from geomatt.training.history import EpochRow, History, rows_from_tensor
 from geomatt.training.history_plot import plot_history
 from geomatt.training.record import data_record, run_record
@@ -96,12 +96,10 @@ class Run:
         self.state: dict[str, Tensor] | None = None  # of the stepper, where a run is continued
 
     def open(self, resume: bool) -> None:
-        """Make the folder, or take up the run in it."""
+        """Start in the folder, which is there and locked, or take up the run in it."""
         found = checkpoint.read(self.folder) if resume and checkpoint.exists(self.folder) else None
         rows: list[EpochRow] = []
-        if found is None:
-            open_folder(self.folder, resume)
-        else:
+        if found is not None:
             check_resume(found, self.config, self.identity, self.folder)
             self.counters, self.best, self.state = found.counters, found.best, found.stepper
             rows = rows_from_tensor(found.history)

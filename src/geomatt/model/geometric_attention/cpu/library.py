@@ -12,15 +12,18 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from geomatt.cache import cache_directory
+from geomatt.locks import LockedError, file_lock
 
 CODE = Path(__file__).with_name("native_code")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
@@ -28,6 +31,8 @@ OWN = ("-march=native",)  # all that this processor can do
 # Left out when linking: the functions of OpenMP are to be found in torch, with the threads it has already.
 OPENMP = ("-fopenmp",)
 TIMEOUT = 120.0  # seconds; it takes four
+DAY = 86400.0
+KEPT = 90 * DAY  # seconds for which code that is not used stays in the cache
 
 
 def _variants() -> list[tuple[str, ...]]:
@@ -38,6 +43,8 @@ def _variants() -> list[tuple[str, ...]]:
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """The compiled code, or None if it is not available."""
+    import torch  # noqa: F401 - the functions of OpenMP are found in it
+
     compiler = _compiler()
     if compiler is None:
         return None
@@ -84,11 +91,56 @@ def _compiler() -> tuple[str, ...] | None:
 
 
 def _load(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> ctypes.CDLL:
-    if target.is_file():
+    _require_own_folder(target.parent)
+    with suppress(OSError):
+        return _open(target)
+    try:
+        # Of many processes that start at once, one compiles and the others wait for it.
+        with file_lock(target.with_suffix(".lock"), wait=2 * TIMEOUT):
+            with suppress(OSError):
+                return _open(target)
+            _compile(compiler, flags, target)  # for the first time, or because the file is damaged
+            _remove_old(target.parent)
+    except LockedError as error:
+        raise OSError(f"{error} has been compiling for minutes; try again") from None
+    return _open(target)
+
+
+def _open(target: Path) -> ctypes.CDLL:
+    """Load a compiled file; code that others could have written is not run."""
+    _require_own(target)
+    if time.time() - target.stat().st_mtime > DAY:
         with suppress(OSError):
-            return ctypes.CDLL(str(target))
-    _compile(compiler, flags, target)  # for the first time, or because the file is damaged
+            os.utime(target)  # still in use, see `_remove_old`
     return ctypes.CDLL(str(target))
+
+
+def _require_own_folder(folder: Path) -> None:
+    """Make the folder for compiled code, and raise an error if others could put files into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _require_own(folder)
+
+
+def _require_own(path: Path) -> None:
+    """Raise an error for a file or folder that another user owns or may write to."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise PermissionError(f"{path} is a link, and code in it is not run; remove it")
+    if found.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user, and code in it is not run; remove it")
+    if found.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"{path} can be written by any user, and code in it is not run; remove it")
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove code that was not used for months, and what interrupted compilations left."""
+    for path in folder.iterdir():
+        with suppress(OSError):
+            age = time.time() - path.lstat().st_mtime
+            if path.suffix == ".so" and age > KEPT:
+                path.unlink()
+            elif path.is_dir() and not path.is_symlink() and age > DAY:
+                shutil.rmtree(path)
 
 
 def _target(compiler: tuple[str, ...], flags: tuple[str, ...]) -> Path:
@@ -111,7 +163,6 @@ def _processor() -> str:
 
 def _compile(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> None:
     """Compile next to the target and move it there when it is whole: others may be at it, too."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         code, made = Path(folder) / "native.o", Path(folder) / target.name
         _run([*compiler, *flags, "-c", str(CODE / "native.cpp"), "-o", str(code)])
