@@ -72,6 +72,7 @@ def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
     assert "batch was 8 and is now 4" in err
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_members_and_transfer(geomatt, data, tmp_path):
     run = tmp_path / "run"
     status, out, err = geomatt("train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3)
@@ -95,6 +96,7 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     assert len(history(tmp_path / "moved")) == 2
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
     status, _, err = geomatt(
         "transfer", "md17/ethanol:fast", "embedded/ethanol", "--out", tmp_path / "moved", *SIZES,

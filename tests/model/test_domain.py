@@ -547,7 +547,7 @@ def test_predictions_of_several_molecules_by_elements():
     )
     potential.predict(both)
     peroxide = Structure(
-        np.array([1, 8, 8, 1]), np.array([[0, 0.9, 0.3], [0, 0, 0], [1.4, 0, 0], [1.4, -0.9, 0]])
+        np.array([1, 8, 8, 1]), np.array([[-0.3, 0.9, 0], [0, 0, 0], [1.4, 0, 0], [1.7, -0.9, 0]])
     )
     with pytest.warns(UserWarning, match="no pair such as O–O one bond apart"):
         potential.predict([peroxide])

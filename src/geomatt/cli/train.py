@@ -81,8 +81,11 @@ def transfer(
 ) -> None:
     """Carry a model over to new data: all of it stays fixed but the readout, as in the paper.
 
-    The elements of the new data must be among those of the base.
-    The normalisation is fitted anew. By default the paper's recipe for 1000 epochs.
+    It pays where the new molecules are much like those of the base and labels are few:
+    bonds and angles the base never saw are not learned by the readout. With more data,
+    train from scratch, or --unfreeze all. The elements of the new data must be among
+    those of the base. The normalisation is fitted anew. By default the paper's recipe
+    for 1000 epochs.
     """
     from geomatt.training.recipes import TRANSFER_EPOCHS
     from geomatt.training.start import base_settings, load_base

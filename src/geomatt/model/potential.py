@@ -111,13 +111,18 @@ class AnyPotential(ABC):
         attention: bool = False,
         batch_size: int = 32,
         progress: Callable[[int], None] | None = None,
+        check_domain: bool = True,
     ) -> list[Prediction]:
-        """Predictions for structures of any sizes, in their order; also ASE Atoms, or a single structure."""
+        """Predictions for structures of any sizes, in their order; also ASE Atoms, or a single structure.
+
+        With `check_domain` structures outside the training data are announced by a warning.
+        """
         structures = several(structures)
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
         messages = sorted({m for s in structures for m in self.doubts(s, forces)})
-        for message in (*messages, *self.extrapolations(structures)):
+        outside = self.extrapolations(structures) if check_domain else []
+        for message in (*messages, *outside):
             warnings.warn(message, stacklevel=2)
         for member in self.members:
             member.forget_weights()
@@ -141,10 +146,9 @@ class AnyPotential(ABC):
         (one,) = several(structure)
         shifts = step * np.eye(3 * len(one)).reshape(-1, len(one), 3)
         displaced = [replace(one, positions=one.positions + s) for s in np.concatenate([shifts, -shifts])]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of displaced structures
-            moved = self.predict(displaced, batch_size=batch_size)
-        self.predict([one])  # with warnings about the structure itself
+        for message in self.extrapolations([one]):
+            warnings.warn(message, stacklevel=2)
+        moved = self.predict(displaced, batch_size=batch_size, check_domain=False)
         forces = np.array([p.forces for p in moved]).reshape(2, 3 * len(one), 3 * len(one))
         slopes = (forces[1] - forces[0]) / (2 * step)
         return (slopes + slopes.T) / 2

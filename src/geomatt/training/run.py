@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ from geomatt.training.record import data_record, run_record
 from geomatt.training.resume import check_resume, run_identity
 from geomatt.training.start import fresh_network, starting_network
 from geomatt.training.step import normalised
+from geomatt.training.transfer import hardly_better, never_seen
 from geomatt.training.zero import energy_zero, with_zero
 
 if TYPE_CHECKING:
@@ -79,6 +81,9 @@ class Run:
         self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
         self.seen, self.device = seen, device
         self.domain = Domain.measure(seen)
+        self.transferred = job.base is not None
+        if job.base is not None and (unseen := never_seen(job.base, seen)):
+            warnings.warn(unseen, stacklevel=4)
         network = starting_network(job.config, seen, job.base, self.seed)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
@@ -191,6 +196,10 @@ class Run:
 
     def finalise(self) -> None:
         """After the last epoch: fit the zero of the energy on all frames seen, and write the final model."""
+        if self.transferred and (error := self.counters.best_errors.get("force_mae")) is not None:
+            validation = self.seen.select(np.arange(len(self.seen))[-len(self.validation) :])
+            if message := hardly_better(error, validation):
+                warnings.warn(message, stacklevel=4)
         if self.counters.energy_zero != {} or not self.best:
             return
         potential = self._potential().to(self.device)

@@ -78,6 +78,17 @@ def to_be_compiled() -> bool:
         return False
 
 
+def compiler_in_words() -> str:
+    """The compiler and its version, in words."""
+    compiler = _compiler()
+    if compiler is None:
+        return "none found (install g++ or clang++, or set CXX)"
+    try:
+        return f"{' '.join(compiler)}: {_run([*compiler, '--version']).splitlines()[0]}"
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return f"{' '.join(compiler)}, which does not run"
+
+
 def _compiler() -> tuple[str, ...] | None:
     """A C++ compiler: that of the environment variable CXX, or the usual names."""
     if sys.platform == "win32":  # where compilers do not align vectors, and long is short
