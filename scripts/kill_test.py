@@ -35,7 +35,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--members", type=int, default=0, help="models of a run; 0: one process, one model")
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--epochs", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -44,7 +44,7 @@ def main() -> None:
     sys.exit(1 if wrong else 0)
 
 
-def kill_test(folder: Path, kills: int, members: int = 0, epochs: int = 60, seed: int = 0) -> int:
+def kill_test(folder: Path, kills: int, members: int = 0, epochs: int = 400, seed: int = 0) -> int:
     """The number of kills after which the resumed run differs from the uninterrupted one."""
     pick, wrong = random.Random(seed), 0
     span, _ = kill_after_start(arguments(folder / "whole", members, epochs), folder / "whole", None)
