@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
 import torch
+from conftest import small_network
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geomatt import Dataset, GeomAttError, Structure
-from geomatt.data import ethanol
+from geomatt.data import concatenate, dimer, ethanol
 from geomatt.data.batch import Batch, collate
 from geomatt.data.bonds import TOLERANCE, bond_matrix, distances
+from geomatt.model import Normalisation, Potential
 from geomatt.model.domain import (
     Domain,
     ElementRanges,
@@ -24,6 +27,7 @@ from geomatt.model.domain import (
     measure,
     warning,
 )
+from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.domain.graph import match, pair_classes, separations
 from geomatt.model.domain.measure import SQUEEZED, STRETCHED
 from geomatt.model.domain.ranges import CONTACT
@@ -495,3 +499,55 @@ def test_real_molecules(real_data):
         ranges = measure(data)
         assert isinstance(ranges, MoleculeRanges)
         assert len(ranges.shortest) == classes
+
+
+def ethanol_potential(frames: int = 200) -> Potential:
+    return Potential(
+        small_network(dtype=torch.float32), Normalisation(), ranges=Domain.measure(ethanol()[:frames])
+    )
+
+
+def test_predictions_outside_the_data_are_announced():
+    potential, data = ethanol_potential(), ethanol()
+    potential.predict(data[:200])  # the training frames: no warning
+    with pytest.warns(UserWarning, match="C2H6O is not the molecule.*extrapolation"):
+        potential.predict([dimethyl_ether()])
+    on_top = data[0].positions.copy()
+    carbon, hydrogen = (int(np.flatnonzero(data[0].numbers == z)[0]) for z in (6, 1))
+    on_top[hydrogen] = on_top[carbon] + [0.1, 0.0, 0.0]
+    with pytest.warns(UserWarning, match="1 of 4 structures: .* has other bonds"):
+        potential.predict([*data[:3], Structure(data[0].numbers, on_top)])
+    pairs = np.argwhere(
+        np.triu(bond_matrix(data[0])) & ((data[0].numbers == 1)[:, None] | (data[0].numbers == 1))
+    )
+    i, j = pairs[0]
+    moved = data[0].positions.copy()
+    hydrogen = i if data[0].numbers[i] == 1 else j
+    heavy = j if hydrogen == i else i
+    bond = moved[hydrogen] - moved[heavy]
+    moved[hydrogen] = moved[heavy] + 0.75 * bond / np.linalg.norm(bond)
+    with pytest.warns(UserWarning, match=r"1 of 3 structures: .* of structure 2 are 0.75 Å apart; .* it was"):
+        potential.predict([data[1], data[2], Structure(data[0].numbers, moved)])
+
+
+def test_looking_at_thousands_of_frames_is_cheap():
+    data, domain = ethanol(), Domain.measure(ethanol())
+    frames = dict(enumerate(list(data) * 3))
+    start = time.perf_counter()
+    assert frame_doubts(domain.ranges, frames, 0.15) == []
+    assert time.perf_counter() - start < 3.0  # 6000 frames
+
+
+def test_predictions_of_several_molecules_by_elements():
+    both = concatenate([ethanol()[:100], dimer()[:20]])
+    potential = Potential(
+        small_network(dtype=torch.float32, elements=(1, 6, 7, 8)),
+        Normalisation(),
+        ranges=Domain.measure(both),
+    )
+    potential.predict(both)
+    peroxide = Structure(
+        np.array([1, 8, 8, 1]), np.array([[-0.3, 0.9, 0], [0, 0, 0], [1.4, 0, 0], [1.7, -0.9, 0]])
+    )
+    with pytest.warns(UserWarning, match="no pair such as O–O one bond apart"):
+        potential.predict([peroxide])

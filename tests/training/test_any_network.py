@@ -63,6 +63,7 @@ def test_trains_saves_loads_and_gives_attention(tmp_path):
     assert record.matrix.shape == (4, 4)
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_members_form_a_committee_and_a_base_is_transferred(tmp_path):
     results = train_members(molecule(), [SPLIT] * 2, config(members=2), tmp_path / "two")
     committee = load(tmp_path / "two")

@@ -66,6 +66,8 @@ def test_bad_values_are_named(tmp_path, text, message):
         {"ema_decay": 1.0},
         {"schedule": "linear"}, {"split": "odd"}, {"weighting": "mine"}, {"dtype": "float16"}, {"rho": -1.0},
         {"member": 3}, {"train_indices": "a.txt"}, {"orders": (1,)}, {"recipe": "slow"},
+        {"device": "mps"}, {"gamma": float("nan")}, {"layers": 10**9},
+        {"model": "schnet", "cutoff": float("inf")},
     ],
 )  # fmt: skip
 def test_invalid_settings_are_refused(settings):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from geomatt.cli.console import console
+from geomatt import __version__
+from geomatt.cli.console import console, output
 from geomatt.cli.generated import with_flags
 from geomatt.errors import GeomAttError
 
@@ -21,6 +23,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        output.print(f"geomatt {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
 
 COMMANDS = (
     "demo", "data", "train", "evaluate", "predict", "attention", "info", "models", "import_authors",

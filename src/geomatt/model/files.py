@@ -66,7 +66,12 @@ def load(
     Names are those `geomatt models` lists, such as md17/aspirin or md17/aspirin:fast.
     `dtype` is the precision to run in, "float32" or "float64"; by default the one the model was saved in.
     """
-    target = Path(path)
+    try:
+        target = Path(path)
+    except TypeError:
+        raise GeomAttError(
+            f"A model is a file, the folder of a run or a name such as md17/ethanol, not {path!r}."
+        ) from None
     if target.is_dir():
         return _load_directory(target, device, dtype)
     if not target.exists():
@@ -172,10 +177,14 @@ def check_device(device: torch.device | str) -> torch.device:
     """A device that is there, or an error that says so."""
     try:
         found = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise GeomAttError(f"Unknown device {str(device)!r}. Use cpu or cuda.") from error
+    if found.type not in ("cpu", "cuda"):
+        raise GeomAttError(f"geomatt does not compute on device {str(device)!r}. Use cpu or cuda.")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise GeomAttError("No CUDA device is available here. Use `device` cpu.")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise GeomAttError(f"There is no device {device}; the last is cuda:{torch.cuda.device_count() - 1}.")
     return found
 
 

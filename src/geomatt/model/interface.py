@@ -206,6 +206,10 @@ class Engine(ABC):
         """Compile what is compiled at first use; nothing for most engines."""
         return
 
+    def report(self) -> dict[str, str]:
+        """What the engine uses of this machine, in words."""
+        return {}
+
     def capturable(self, batch: Batch) -> bool:
         """True if an evaluation of such a batch can be captured as a CUDA graph."""
         return batch.numbers.is_cuda and batch.cell is None

@@ -81,8 +81,11 @@ def new_network(
     """A network with weights drawn from the seed; the caller's random state is left alone."""
     import torch
 
+    from geomatt.model.memory import require_memory
+
     found = network_class(kind)
     config = found.Config(elements=elements, **settings)
+    require_memory(found, config, dtype or torch.float32)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return found(config, dtype or torch.float32)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,6 +48,10 @@ class TrainConfig:
         None, "energy unit of reports; the data's by default", group=DATA, flag="--unit"
     )
     energy_only: bool = setting(False, "train on energies alone, whether or not there are forces", group=DATA)
+
+    drop_outliers: bool = setting(
+        False, "leave out structures whose labels are far from all others", group=DATA
+    )
 
     train: int | None = setting(None, "structures to train on (800 where there are enough)", group=SPLIT)
     val: int | None = setting(None, "structures to choose the best epoch by (200)", group=SPLIT)
@@ -150,6 +155,8 @@ class TrainConfig:
             raise GeomAttError(
                 f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."
             )
+        if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
+            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}. Use cpu or cuda.")
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")

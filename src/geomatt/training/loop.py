@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.files import check_device
 from geomatt.training.config import TrainConfig
+from geomatt.training.folder import locked
 from geomatt.training.history import EpochRow
 from geomatt.training.interruption import Interrupted, StopRequest, stop_on_signal
 from geomatt.training.loss import Loss
@@ -96,8 +98,17 @@ def train_together(
         int(job.dataset.sizes[np.concatenate([job.split.train, job.split.validation])].max()) for job in jobs
     )
     runs = [Run(job, elements, atoms, device) for job in jobs]
-    for run in runs:
-        run.open(resume)
+    with ExitStack() as locks:
+        for run in runs:
+            locks.enter_context(locked(run.folder, resume))
+            run.open(resume)
+        return _train(runs, device, callback, checkpoint_every)
+
+
+def _train(
+    runs: list[Run], device: torch.device, callback: TrainCallback | None, checkpoint_every: float
+) -> list[TrainResult]:
+    """Train runs in folders that are open and locked."""
     done = {id(run) for run in runs if run.counters.finished}
     with stop_on_signal() as stop:
         # A crash between two checkpoints leaves models at different epochs: each epoch is a group.

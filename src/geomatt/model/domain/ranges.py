@@ -64,6 +64,10 @@ class Ranges(ABC):
         """The range of every pair of a structure, whose bonds are those of these distances (N, N)."""
 
     @abstractmethod
+    def known_pairs(self) -> set[Key]:
+        """Elements and separations of the pairs in the training frames."""
+
+    @abstractmethod
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         """The bonds of a structure with their mean lengths in the training frames."""
 
@@ -127,6 +131,9 @@ class MoleculeRanges(Ranges):
         found.lower[pair >= 0] = self.shortest[pair[pair >= 0]]
         found.upper[pair >= 0] = self.longest[pair[pair >= 0]]
         return found if pairs == "all" else found.local(self.bonded[np.ix_(order, order)])
+
+    def known_pairs(self) -> set[Key]:
+        return pairs_of(self.numbers, self.bonded)
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         order = self.order(numbers, distance)
@@ -198,6 +205,12 @@ def pair_keys(numbers: np.ndarray, linked: np.ndarray) -> np.ndarray:
     return np.stack(keys, -1)
 
 
+def pairs_of(numbers: np.ndarray, linked: np.ndarray) -> set[Key]:
+    """The keys of all pairs of a structure."""
+    upper = np.triu_indices(len(numbers), 1)
+    return {(int(a), int(b), int(s)) for a, b, s in np.unique(pair_keys(numbers, linked)[upper], axis=0)}
+
+
 @dataclass(frozen=True)
 class ElementRanges(Ranges):
     """Ranges of several molecules, by the elements of a pair and the number of bonds between them.
@@ -231,6 +244,9 @@ class ElementRanges(Ranges):
             note = f"The training data has no pair such as {names}."
         found = PairLimits(found.lower, found.upper, note)
         return found if pairs == "all" else found.local(linked)
+
+    def known_pairs(self) -> set[Key]:
+        return set(self.shortest)
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         linked = bonded(numbers, distance)

@@ -11,7 +11,7 @@ from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.cpu.engine import CompiledEngine
-from geomatt.model.geometric_attention.cpu.library import library, to_be_compiled
+from geomatt.model.geometric_attention.cpu.library import compiler_in_words, library, to_be_compiled
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.model.geometric_attention.gpu.engine import FusedEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
@@ -76,6 +76,13 @@ class GeometricAttentionEngine(Engine):
 
     def setup(self) -> None:
         library()
+
+    def report(self) -> dict[str, str]:
+        code = library()
+        return {
+            "compiler": compiler_in_words(),
+            "compiled code": "none: plain torch is used on the CPU" if code is None else code._name,
+        }
 
     def capturable(self, batch: Batch) -> bool:
         return super().capturable(batch) and self.name != "sparse" and not self._large(batch)

@@ -11,15 +11,18 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from geomatt.cache import cache_directory
+from geomatt.locks import LockedError, file_lock
 
 CODE = Path(__file__).with_name("native_code")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
@@ -27,6 +30,8 @@ OWN = ("-march=native",)  # all instructions of this processor
 # Not linked to an OpenMP library: its functions are resolved in torch's, which already has threads.
 OPENMP = ("-fopenmp",)
 TIMEOUT = 120.0  # seconds; it takes four
+DAY = 86400.0
+KEPT = 90 * DAY  # seconds for which code that is not used stays in the cache
 
 
 def _variants() -> list[tuple[str, ...]]:
@@ -37,6 +42,8 @@ def _variants() -> list[tuple[str, ...]]:
 @lru_cache(maxsize=1)
 def library() -> ctypes.CDLL | None:
     """The compiled code, or None if it is not available."""
+    import torch  # noqa: F401 - the functions of OpenMP are found in it
+
     compiler = _compiler()
     if compiler is None:
         return None
@@ -70,6 +77,17 @@ def to_be_compiled() -> bool:
         return False
 
 
+def compiler_in_words() -> str:
+    """The compiler and its version, in words."""
+    compiler = _compiler()
+    if compiler is None:
+        return "none found (install g++ or clang++, or set CXX)"
+    try:
+        return f"{' '.join(compiler)}: {_run([*compiler, '--version']).splitlines()[0]}"
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return f"{' '.join(compiler)}, which does not run"
+
+
 def _compiler() -> tuple[str, ...] | None:
     """A C++ compiler: that of the environment variable CXX, or the usual names."""
     if sys.platform == "win32":  # its compilers do not align vectors, and long has 32 bits
@@ -83,11 +101,56 @@ def _compiler() -> tuple[str, ...] | None:
 
 
 def _load(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> ctypes.CDLL:
-    if target.is_file():
+    _require_own_folder(target.parent)
+    with suppress(OSError):
+        return _open(target)
+    try:
+        # Of many processes that start at once, one compiles and the others wait for it.
+        with file_lock(target.with_suffix(".lock"), wait=2 * TIMEOUT):
+            with suppress(OSError):
+                return _open(target)
+            _compile(compiler, flags, target)  # for the first time, or because the file is damaged
+            _remove_old(target.parent)
+    except LockedError as error:
+        raise OSError(f"{error} has been compiling for minutes; try again") from None
+    return _open(target)
+
+
+def _open(target: Path) -> ctypes.CDLL:
+    """Load a compiled file; code that others could have written is not run."""
+    _require_own(target)
+    if time.time() - target.stat().st_mtime > DAY:
         with suppress(OSError):
-            return ctypes.CDLL(str(target))
-    _compile(compiler, flags, target)  # for the first time, or because the file is damaged
+            os.utime(target)  # still in use, see `_remove_old`
     return ctypes.CDLL(str(target))
+
+
+def _require_own_folder(folder: Path) -> None:
+    """Make the folder for compiled code, and raise an error if others could put files into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _require_own(folder)
+
+
+def _require_own(path: Path) -> None:
+    """Raise an error for a file or folder that another user owns or may write to."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise PermissionError(f"{path} is a link, and code in it is not run; remove it")
+    if found.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user, and code in it is not run; remove it")
+    if found.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"{path} can be written by any user, and code in it is not run; remove it")
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove code that was not used for months, and what interrupted compilations left."""
+    for path in folder.iterdir():
+        with suppress(OSError):
+            age = time.time() - path.lstat().st_mtime
+            if path.suffix == ".so" and age > KEPT:
+                path.unlink()
+            elif path.is_dir() and not path.is_symlink() and age > DAY:
+                shutil.rmtree(path)
 
 
 def _target(compiler: tuple[str, ...], flags: tuple[str, ...]) -> Path:
@@ -110,7 +173,6 @@ def _processor() -> str:
 
 def _compile(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> None:
     """Compile into a temporary file and rename it: other processes may compile at the same time."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         code, made = Path(folder) / "native.o", Path(folder) / target.name
         _run([*compiler, *flags, "-c", str(CODE / "native.cpp"), "-o", str(code)])
