@@ -14,7 +14,7 @@ from geomatt.errors import GeomAttError
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.analysis import attention
+    from geomatt.analysis import attention, intervene, pair_effects
     from geomatt.data import Dataset, Structure, read
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, Potential, load, save
@@ -41,7 +41,9 @@ _MODULES = {
     "TrainConfig": "training",
     "attention": "analysis",
     "evaluate": "evaluation",
+    "intervene": "analysis",
     "load": "model",
+    "pair_effects": "analysis",
     "read": "data",
     "save": "model",
     "train": "training",
