@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
+    from geomatt.analysis.deletion import DeletionCurve, Faithfulness, deletion_curves, faithfulness
     from geomatt.analysis.drawing import (
         FAINT,
         INK,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         show_matrix,
         style,
     )
-    from geomatt.analysis.deletion import DeletionCurve, Faithfulness, deletion_curves, faithfulness
     from geomatt.analysis.figures import attention_figure, draw_atoms, molecule_figure
     from geomatt.analysis.intervention import Intervention, PairEffects, intervene, pair_effects
     from geomatt.analysis.projection import flat_view

@@ -22,7 +22,7 @@ from geomatt.model import AnyPotential, Network, Potential, load
 from geomatt.model.autograd import AutogradEngine
 
 Layers = int | Sequence[int] | None
-BATCH = 32  # switches evaluated at once
+BATCH = 16  # switches evaluated at once
 
 
 @dataclass(frozen=True)
