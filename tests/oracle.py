@@ -13,8 +13,8 @@ import torch
 def oracle_energy(weights, config, numbers, positions, off=()):
     """Sum of normalised atomic energies, and alpha[stream][layer], of one structure without padding.
 
-    `weights` is a state dict; positions (N, 3) may require gradients; pairs whose overlaps are zero are `off`,
-    as (layer, i, j).
+    `weights` is a state dict; positions (N, 3) may require gradients; `off`: pairs without overlaps, as
+    (layer, i, j).
     """
     w = {name: value.double() for name, value in weights.items() if value.is_floating_point()}
     r = positions.double()
