@@ -14,7 +14,7 @@ from geomatt.errors import GeomAttError
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.analysis import attention
+    from geomatt.analysis import attention, intervene, pair_effects
     from geomatt.data import Dataset, Split, Structure, blocked_split, random_split, read
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, Potential, load, save
@@ -44,7 +44,9 @@ _MODULES = {
     "attention": "analysis",
     "blocked_split": "data.splits",
     "evaluate": "evaluation",
+    "intervene": "analysis",
     "load": "model",
+    "pair_effects": "analysis",
     "random_split": "data.splits",
     "read": "data",
     "resolve": "training",

@@ -1,4 +1,4 @@
-"""Attention of a structure, the bonds in it, and figures of both."""
+"""Attention of a structure, the bonds in it, interventions on pairs, and figures."""
 
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
+    from geomatt.analysis.deletion import DeletionCurve, Faithfulness, deletion_curves, faithfulness
     from geomatt.analysis.drawing import (
         FAINT,
         INK,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         style,
     )
     from geomatt.analysis.figures import attention_figure, draw_atoms, molecule_figure
+    from geomatt.analysis.intervention import Intervention, PairEffects, intervene, pair_effects
     from geomatt.analysis.projection import flat_view
 
 _MODULES = {
@@ -36,6 +38,10 @@ _MODULES = {
     "INK": "drawing",
     "SERIES": "drawing",
     "BondScore": "bonds",
+    "DeletionCurve": "deletion",
+    "Faithfulness": "deletion",
+    "Intervention": "intervention",
+    "PairEffects": "intervention",
     "as_structure": "coefficients",
     "attention": "coefficients",
     "attention_figure": "figures",
@@ -44,14 +50,18 @@ _MODULES = {
     "bond_matrix": "bonds",
     "bond_scores": "bonds",
     "colour_bar": "drawing",
+    "deletion_curves": "deletion",
     "distances": "bonds",
     "draw_atoms": "figures",
+    "faithfulness": "deletion",
     "figure_path": "drawing",
     "flat_view": "projection",
     "frame_cells": "drawing",
+    "intervene": "intervention",
     "label_atoms": "drawing",
     "molecule_figure": "figures",
     "new_figure": "drawing",
+    "pair_effects": "intervention",
     "save_figure": "drawing",
     "show_matrix": "drawing",
     "style": "drawing",

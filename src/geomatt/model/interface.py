@@ -75,11 +75,21 @@ class Network(nn.Module, ABC):
         self.register_buffer("elements", torch.tensor(config.elements))
 
     @abstractmethod
-    def atomic_energies(self, batch: Batch) -> Tensor:
-        """Atomic energies (B, N); zero for padding."""
+    def atomic_energies(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
+        """Atomic energies (B, N); zero for padding.
 
-    def forward(self, batch: Batch) -> Tensor:
-        return self.atomic_energies(batch)
+        `switch`, of any shape that broadcasts to (`switch_layers`, B, N, N), multiplies what the pairs i ≠ j
+        contribute in each layer: one changes nothing, zero removes a pair. A network whose `switch_layers`
+        is 0 is never given one.
+        """
+
+    def forward(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
+        return self.atomic_energies(batch) if switch is None else self.atomic_energies(batch, switch)
+
+    @property
+    def switch_layers(self) -> int:
+        """In how many layers pairs can be switched off; 0 if the network cannot do that."""
+        return 0
 
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Attention coefficients, in any number of records; none for a network without attention."""
@@ -149,6 +159,14 @@ class Network(nn.Module, ABC):
     def stacked(self) -> dict[str, Tensor]:
         """Parameters and buffers with a leading axis of one member."""
         return {name: value[None] for name, value in self.tensors().items()}
+
+
+def pair_switch(switch: Tensor, layers: int, batch: Batch) -> Tensor:
+    """A switch as (layers, B, N, N), with ones where i = j."""
+    atoms = batch.numbers.shape[-1]
+    own = torch.eye(atoms, dtype=torch.bool, device=batch.numbers.device)
+    every = switch.to(batch.positions).expand(layers, *batch.numbers.shape, atoms)
+    return torch.where(own, 1.0, every)
 
 
 @dataclass

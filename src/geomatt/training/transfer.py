@@ -7,7 +7,7 @@ import numpy as np
 from geomatt.data.bonds import bond_matrix
 from geomatt.data.structures import Dataset
 from geomatt.model import Potential
-from geomatt.model.domain.ranges import Key, describe, pairs_of
+from geomatt.model.domain.ranges import PairKey, describe, pairs_of
 
 CLEARLY_BETTER = 0.5  # of the error of zero forces that a useful model has at most
 FRAMES = 50  # of the new data that are looked at
@@ -21,7 +21,7 @@ def never_seen(base: Potential, data: Dataset) -> str | None:
     """Which pairs of atoms the new data has and the base never saw, in words; None if it saw all."""
     if base.domain is None:
         return None
-    found: set[Key] = set()
+    found: set[PairKey] = set()
     for index in np.unique(np.linspace(0, len(data) - 1, FRAMES).astype(int)):
         structure = data[int(index)]
         if structure.periodic:

@@ -64,7 +64,7 @@ class Ranges(ABC):
         """The range of every pair of a structure, whose bonds are those of these distances (N, N)."""
 
     @abstractmethod
-    def known_pairs(self) -> set[Key]:
+    def known_pairs(self) -> set[PairKey]:
         """Elements and separations of the pairs in the training frames."""
 
     @abstractmethod
@@ -132,7 +132,7 @@ class MoleculeRanges(Ranges):
         found.upper[pair >= 0] = self.longest[pair[pair >= 0]]
         return found if pairs == "all" else found.local(self.bonded[np.ix_(order, order)])
 
-    def known_pairs(self) -> set[Key]:
+    def known_pairs(self) -> set[PairKey]:
         return pairs_of(self.numbers, self.bonded)
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
@@ -205,7 +205,7 @@ def pair_keys(numbers: np.ndarray, linked: np.ndarray) -> np.ndarray:
     return np.stack(keys, -1)
 
 
-def pairs_of(numbers: np.ndarray, linked: np.ndarray) -> set[Key]:
+def pairs_of(numbers: np.ndarray, linked: np.ndarray) -> set[PairKey]:
     """The keys of all pairs of a structure."""
     upper = np.triu_indices(len(numbers), 1)
     return {(int(a), int(b), int(s)) for a, b, s in np.unique(pair_keys(numbers, linked)[upper], axis=0)}
@@ -245,7 +245,7 @@ class ElementRanges(Ranges):
         found = PairLimits(found.lower, found.upper, note)
         return found if pairs == "all" else found.local(linked)
 
-    def known_pairs(self) -> set[Key]:
+    def known_pairs(self) -> set[PairKey]:
         return set(self.shortest)
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:

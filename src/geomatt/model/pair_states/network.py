@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import AttentionRecord, Engine, Network
+from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 
 
@@ -116,6 +116,10 @@ class PairStates(Network):
         features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
         return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
 
+    @property
+    def switch_layers(self) -> int:
+        return self.config.rounds + 1
+
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Of every round |Σ_c A_ij,c B_ji,c|, the path i → j → i, averaged with j → i → j."""
         records = []
@@ -183,10 +187,8 @@ class PairStates(Network):
         mask = batch.mask
         real = (mask[:, :, None] & mask[:, None])[..., None].to(self.g.dtype)
         if switch is not None:
-            shape = (self.config.rounds + 1, *batch.numbers.shape, batch.numbers.shape[-1])
-            real = torch.where(self_pairs(batch), real, switch.to(real).expand(shape)[..., None] * real)
-            return real
-        return real.expand(self.config.rounds + 1, *real.shape)
+            return pair_switch(switch, self.switch_layers, batch)[..., None].to(real) * real
+        return real.expand(self.switch_layers, *real.shape)
 
 
 def self_pairs(batch: Batch) -> Tensor:
