@@ -1,7 +1,8 @@
-"""The code in native_code/ compiled with the machine's own C++ compiler, once, and kept in the cache.
+"""C++ code compiled with the machine's own compiler, once, and kept in the cache.
 
 Code made here may use all that this processor can do, which code shipped in a package could not. Where there
-is no compiler, all runs as well in plain torch.
+is no compiler, all runs as well in plain torch. Code is a folder with native.cpp and its headers; those in
+include/ are for all.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 
 from geomatt.cache import cache_directory
 
-CODE = Path(__file__).with_name("native_code")
+INCLUDE = Path(__file__).with_name("include")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
 OWN = ("-march=native",)  # all that this processor can do
 # Left out when linking: the functions of OpenMP are to be found in torch, with the threads it has already.
@@ -35,19 +36,19 @@ def _variants() -> list[tuple[str, ...]]:
     return [(*FLAGS, *OWN, *OPENMP), (*FLAGS, *OWN), FLAGS]
 
 
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """The compiled code, or None if it is not available."""
-    compiler = _compiler()
-    if compiler is None:
+@lru_cache
+def library(code: Path) -> ctypes.CDLL | None:
+    """The code of a folder, compiled, or None if that is not possible."""
+    found = compiler()
+    if found is None:
         return None
     problem: Exception | None = None
     try:
-        targets = [(flags, _target(compiler, flags)) for flags in _variants()]
+        targets = [(flags, _target(found, flags, code)) for flags in _variants()]
         # What was made before comes first: what failed then would fail again.
         for flags, target in sorted(targets, key=lambda pair: not pair[1].is_file()):
             try:
-                return _load(compiler, flags, target)
+                return _load(found, flags, code, target)
             except (OSError, subprocess.SubprocessError) as error:
                 problem = problem or error
     except (OSError, subprocess.SubprocessError) as error:
@@ -62,16 +63,16 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def to_be_compiled() -> bool:
+def to_be_compiled(code: Path) -> bool:
     """True if `library` has to compile first."""
-    compiler = _compiler()
+    found = compiler()
     try:
-        return compiler is not None and not any(_target(compiler, f).is_file() for f in _variants())
+        return found is not None and not any(_target(found, f, code).is_file() for f in _variants())
     except (OSError, subprocess.SubprocessError):
         return False
 
 
-def _compiler() -> tuple[str, ...] | None:
+def compiler() -> tuple[str, ...] | None:
     """A C++ compiler: that of the environment variable CXX, or the usual names."""
     if sys.platform == "win32":  # where compilers do not align vectors, and long is short
         return None
@@ -83,20 +84,21 @@ def _compiler() -> tuple[str, ...] | None:
     return None
 
 
-def _load(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> ctypes.CDLL:
+def _load(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Path) -> ctypes.CDLL:
     if target.is_file():
         with suppress(OSError):
             return ctypes.CDLL(str(target))
-    _compile(compiler, flags, target)  # for the first time, or because the file is damaged
+    _compile(by, flags, code, target)  # for the first time, or because the file is damaged
     return ctypes.CDLL(str(target))
 
 
-def _target(compiler: tuple[str, ...], flags: tuple[str, ...]) -> Path:
+def _target(by: tuple[str, ...], flags: tuple[str, ...], code: Path) -> Path:
     """Named after all it depends on: a home folder may be shared by machines that are not alike."""
-    sources = [path.read_bytes() for path in sorted(CODE.glob("*.[ch]pp"))]
+    files = [*sorted(code.glob("*.[ch]pp")), *sorted(INCLUDE.glob("*.hpp"))]
     system = (platform.system(), platform.machine(), *platform.libc_ver(), _processor())
-    told = (*flags, _run([*compiler, "--version"]), *system)
-    key = hashlib.sha256(b"\n".join([*sources, *(word.encode() for word in told)])).hexdigest()[:20]
+    told = (*flags, _run([*by, "--version"]), *system)
+    parts = [*(path.read_bytes() for path in files), *(word.encode() for word in told)]
+    key = hashlib.sha256(b"\n".join(parts)).hexdigest()[:20]
     return cache_directory() / "native" / f"{key}.so"
 
 
@@ -109,13 +111,18 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
 
 
-def _compile(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> None:
+def object_command(by: tuple[str, ...], flags: tuple[str, ...], code: Path, made: Path) -> list[str]:
+    """The command that compiles, without linking."""
+    return [*by, *flags, f"-I{INCLUDE}", "-c", str(code / "native.cpp"), "-o", str(made)]
+
+
+def _compile(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Path) -> None:
     """Compile next to the target and move it there when it is whole: others may be at it, too."""
     target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        code, made = Path(folder) / "native.o", Path(folder) / target.name
-        _run([*compiler, *flags, "-c", str(CODE / "native.cpp"), "-o", str(code)])
-        _run([*compiler, "-shared", "-pthread", str(code), "-o", str(made)])
+        unlinked, made = Path(folder) / "native.o", Path(folder) / target.name
+        _run(object_command(by, flags, code, unlinked))
+        _run([*by, "-shared", "-pthread", str(unlinked), "-o", str(made)])
         made.replace(target)
 
 
