@@ -16,12 +16,12 @@ from conftest import random_atoms, small_network
 
 from geomatt.data.batch import Batch
 from geomatt.model.evaluator import Evaluator
-from geomatt.model.geometric_attention.cpu import library as native_library
-from geomatt.model.geometric_attention.cpu.engine import CompiledEngine, _Program, _Stream
+from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine, _Program, _Stream
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.native import library as native_library
 
-pytestmark = pytest.mark.skipif(native_library._compiler() is None, reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(native_library.compiler() is None, reason="no C++ compiler")
 
 CASES = [((2,), 8), ((3,), 32), ((3,), 48), ((2, 4), 32), ((5,), 64), ((2, 3, 4), 64)]
 
@@ -208,7 +208,7 @@ def test_potential_uses_the_compiled_engine():
 def anew(monkeypatch, tmp_path):
     """As on a machine where nothing was compiled yet; call it to look for the library."""
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
-    return native_library.library.__wrapped__
+    return lambda: native_library.library.__wrapped__(CODE)
 
 
 def test_library_is_compiled_once_and_cached(anew, monkeypatch, tmp_path):
@@ -228,7 +228,7 @@ def test_processes_that_start_at_once_compile_once(anew, monkeypatch, tmp_path):
     )
     compiler.chmod(0o700)
     monkeypatch.setenv("CXX", str(compiler))
-    code = "from geomatt.model.geometric_attention.cpu.library import library; assert library() is not None"
+    code = "from geomatt.model.geometric_attention.cpu.engine import CODE; from geomatt.model.native.library import library; assert library(CODE) is not None"
     processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", code]) for _ in range(4)]
     assert [p.wait(120) for p in processes] == [0] * 4
     assert len(list(calls.iterdir())) == 1
@@ -289,14 +289,14 @@ def test_library_without_openmp_uses_its_own_threads(anew, monkeypatch):
     expected = compiled(config, parameters, numbers, positions.float())
     monkeypatch.setattr(native_library, "OPENMP", ("-fno-such-option",))
     own = anew()
-    assert not native_library.to_be_compiled()  # what cannot be made is not asked for again
-    monkeypatch.setattr("geomatt.model.geometric_attention.cpu.engine.library", lambda: own)
+    assert not native_library.to_be_compiled(CODE)  # what cannot be made is not asked for again
+    monkeypatch.setattr("geomatt.model.geometric_attention.cpu.engine.library", lambda code: own)
     got = compiled(config, parameters, numbers, positions.float())
     assert all(torch.equal(got[name], value) for name, value in expected.items())
 
 
 def test_damaged_library_is_compiled_again(anew):
-    kept = native_library._target(native_library._compiler(), native_library._variants()[0])
+    kept = native_library._target(native_library.compiler(), native_library._variants()[0], CODE)
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"")
     assert isinstance(anew(), ctypes.CDLL)
@@ -325,6 +325,7 @@ def test_unwritable_cache_is_reported(anew, monkeypatch, tmp_path):
 
 
 def test_the_source_compiles_without_warnings(tmp_path):
-    command = [*native_library._compiler(), *native_library._variants()[0], "-Wall", "-Wextra"]
-    command += ["-Werror", "-c", str(native_library.CODE / "native.cpp"), "-o", str(tmp_path / "native.o")]
+    flags = (*native_library._variants()[0], "-Wall", "-Wextra", "-Werror")
+    made = tmp_path / "native.o"
+    command = native_library.object_command(native_library.compiler(), flags, CODE, made)
     subprocess.run(command, check=True, timeout=100)

@@ -19,7 +19,7 @@ from geomatt.bench.floor import Ceilings, Work
 from geomatt.bench.timing import Ratio, Timing
 from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
-from geomatt.model.geometric_attention.cpu.library import library
+from geomatt.model.native.library import compiler
 from geomatt.training import commit, hardware
 
 FORMAT = 1
@@ -163,7 +163,7 @@ def machine(device: str) -> dict[str, Any]:
         "versions": {name: found for name in PACKAGES if (found := _version(name))},
         "tf32": torch.backends.cuda.matmul.allow_tf32,
         "cuda": torch.version.cuda if cuda else None,
-        "native": not cuda and library() is not None,  # True if the C++ code could be compiled
+        "native": not cuda and compiler() is not None,  # True if there is a C++ compiler
     }
 
 

@@ -10,13 +10,13 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
-from geomatt.model.geometric_attention.cpu.engine import CompiledEngine
-from geomatt.model.geometric_attention.cpu.library import compiler_in_words, library, to_be_compiled
+from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.model.geometric_attention.gpu.engine import FusedEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import SparseEngine
 from geomatt.model.interface import Engine, Evaluation, Parameters
+from geomatt.model.native.library import compiler_in_words, library, to_be_compiled
 
 # Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
 DENSE_ATOMS = {"cpu": 110, "cuda": 400}
@@ -72,13 +72,13 @@ class GeometricAttentionEngine(Engine):
         return evaluation.maker.gradient(evaluation, by_energy, by_forces)
 
     def setup_pending(self) -> bool:
-        return self.name in ("auto", "pairs") and to_be_compiled()
+        return self.name in ("auto", "pairs") and to_be_compiled(CODE)
 
     def setup(self) -> None:
-        library()
+        library(CODE)
 
     def report(self) -> dict[str, str]:
-        code = library()
+        code = library(CODE)
         return {
             "compiler": compiler_in_words(),
             "compiled code": "none: plain torch is used on the CPU" if code is None else code._name,

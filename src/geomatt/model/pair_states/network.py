@@ -14,12 +14,11 @@ s = N^(−1/2) with N the atoms of the structure, or a constant. The product is 
 for each channel: T rounds describe terms of up to 2^T + 1 bodies.
 
 Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
-are zero, so they add nothing to any sum. `dense` and `gpu` compute the same numbers faster.
+are zero, so they add nothing to any sum. `dense`, `cpu` and `gpu` compute the same numbers faster.
 """
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -130,11 +129,11 @@ class PairStates(Network):
         return records
 
     def engine(self, name: str = "auto") -> Engine:
-        if name == "auto" and self.device.type == "cuda" and importlib.util.find_spec("triton"):
-            from geomatt.model.pair_states.gpu.engine import TritonEngine
+        if name == "auto":
+            from geomatt.model.pair_states.engine import PairStatesEngine
 
-            return TritonEngine(self)
-        if name in ("auto", "dense"):
+            return PairStatesEngine(self)
+        if name == "dense":
             from geomatt.model.pair_states.dense.engine import DenseEngine
 
             return DenseEngine(self)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,12 +17,13 @@ from torch.nn import functional
 
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
-from geomatt.model.geometric_attention.cpu.library import library
 from geomatt.model.geometric_attention.cpu.tables import Nodes, grid_pays
 from geomatt.model.geometric_attention.dense import streams
 from geomatt.model.geometric_attention.dense.engine import DenseEngine, Prepared, flat
 from geomatt.model.interface import Engine, Evaluation, Parameters
+from geomatt.model.native.library import library
 
+CODE = Path(__file__).with_name("native_code")
 SHARES = 2  # as in native.cpp
 MOST = 1 << 24  # float32 numbers in the work space of a thread: 64 MiB
 LANES = 8  # channels come in groups of this size, or one by one where there is only one
@@ -103,7 +105,7 @@ class CompiledEngine(Engine):
         if members > 1 or batch.cell is not None or not (fits and short and small and plain):
             return False
         pays = keep or grid_pays(self.config, parameters["mu"], batch.positions)
-        return pays and library() is not None
+        return pays and library(CODE) is not None
 
     def space(self, atoms: int) -> int:
         """Numbers that a thread needs for a layer of any stream."""
@@ -173,7 +175,7 @@ class _Work:
     def __init__(
         self, engine: CompiledEngine, weights: CompiledWeights, numbers: Tensor, positions: Tensor
     ) -> None:
-        found = library()
+        found = library(CODE)
         if found is None:
             raise RuntimeError("the C++ library is not available; ask CompiledEngine.serves first")
         self.library, self.engine, self.w = found, engine, weights

@@ -41,9 +41,7 @@ class DenseEngine(Engine):
         forces: bool = True,
         gradient: bool = False,
     ) -> DenseEvaluation:
-        if index is not None:
-            batch = batch.rows(index)
-        program = self._program(prepared, batch, gradient)
+        program = self._program(prepared, batch, index, gradient)
         atomic = program.forward()
         found = program.adjoints() if forces or gradient else None
         energy = atomic.sum(-1)
@@ -63,6 +61,9 @@ class DenseEngine(Engine):
         found = program.gradients()
         return torch.cat([found[name].flatten(1) for name in self.names], 1)
 
-    def _program(self, p: Parameters, batch: Batch, gradient: bool) -> Program:
+    def _program(self, p: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Program:
+        """The sweeps over a batch, or over the structures `index` (M, B) of it."""
+        if index is not None:
+            batch = batch.rows(index)
         kernels = TorchKernels(self.config, p, batch.numbers, batch.positions)
         return Program(self.config, p, kernels, batch.positions, gradient)

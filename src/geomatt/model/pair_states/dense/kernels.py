@@ -24,8 +24,8 @@ class TorchKernels:
     """One batch of M networks: numbers (M, B, N) and positions (M, B, N, 3)."""
 
     def __init__(self, config: PairStatesConfig, p: Parameters, numbers: Tensor, positions: Tensor) -> None:
-        self.config, self.p, self.numbers = config, p, numbers
-        members, batch, atoms = numbers.shape
+        self.config, self.p = config, p
+        self.size = members, batch, atoms = tuple(numbers.shape)
         self.shape = (batch, atoms, atoms)
         self.columns = batch * atoms * atoms  # of states; P
         dtype = positions.dtype
@@ -202,18 +202,16 @@ class TorchKernels:
         result.diagonal(dim1=-2, dim2=-1).copy_(own)
         return result.flatten(2)
 
-    # ---- gradients of weights and biases, from adjoints (T, 2, M, R, P) and states (T, 2, M, Q, P) -----
+    # ---- gradients of weights and biases, from adjoints (T, M, R, 2, P) and states (T, M, Q, 2, P) -----
 
     def weights(self, adjoint: Tensor, state: Tensor) -> Tensor:
         """Σ_pairs x̂ yᵀ + n ẏᵀ of every round, (M, T, R, Q)."""
-        found = adjoint.new_empty(adjoint.shape[2], len(adjoint), adjoint.shape[3], state.shape[3])
-        for t, ((hat, n), (value, dot)) in enumerate(zip(adjoint, state, strict=True)):
-            found[:, t] = torch.bmm(hat, value.mT).baddbmm_(n, dot.mT)
-        return found
+        found = [torch.bmm(a.flatten(2), x.flatten(2).mT) for a, x in zip(adjoint, state, strict=True)]
+        return torch.stack(found, 1)
 
     def biases(self, adjoint: Tensor) -> Tensor:
         """Σ_pairs x̂ of every round, (M, T, R)."""
-        return adjoint[:, 0].sum(-1).transpose(0, 1)
+        return adjoint[:, :, :, 0].sum(-1).transpose(0, 1)
 
     # ---- readout of atoms, (M, B·N, features) ----------------------------------------------------------
 
@@ -236,7 +234,7 @@ class TorchKernels:
         self.hidden(q, c, a)
         real = self.real.flatten(1)[..., None]
         silu_slope(-v * real, q, n_q)
-        return (torch.baddbmm(bias[:, None], a, v.mT) * real).view(self.numbers.shape)
+        return (torch.baddbmm(bias[:, None], a, v.mT) * real).view(self.size)
 
     def output_hat(
         self, by_energy: Tensor, q: Tensor, q_dot: Tensor, v: Tensor, a_dot: Tensor, q_hat: Tensor

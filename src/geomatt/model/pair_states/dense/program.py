@@ -31,9 +31,10 @@ from geomatt.model.pair_states.dense.readout import Readout, multiply
 
 @dataclass
 class Tape:
-    """What the sweeps leave for each other: (T, S, M, rows, P).
+    """What the sweeps leave for each other: (T, M, rows, S, P).
 
-    With a gradient S is two: [x, ẋ] for states and [x̂, n_x] for adjoints. Without, one: x and n_x.
+    With a gradient S is two: [x, ẋ] for states and [x̂, n_x] for adjoints, side by side, so that a gradient of
+    weights is one product over 2P columns. Without, S is one: x and n_x, and adjoints of a single round.
     """
 
     xp: Tensor  # X above P, 2C rows
@@ -42,29 +43,39 @@ class Tape:
     u: Tensor  # 2C
     adjoint_x: Tensor  # C
     adjoint_h_ab: Tensor  # adjoints of H above those of A and B, 4C
-    n_u: Tensor  # (T, M, 2C, P)
-    n_p: Tensor  # (T, M, C, P)
+    adjoint_u: Tensor  # 2C
+    adjoint_p: Tensor  # C
 
     @classmethod
     def empty(
         cls, config: PairStatesConfig, members: int, columns: int, gradient: bool, like: Tensor
     ) -> Tape:
         rounds, width, slots = config.rounds, config.channels, 1 + gradient
+        kept = rounds if gradient else 1
 
-        def new(*shape: int) -> Tensor:
-            return torch.empty(shape, dtype=like.dtype, device=like.device)
+        def new(count: int, rows: int) -> Tensor:
+            return like.new_empty(count, members, rows * width, slots, columns)
 
-        states, kept = (rounds, slots, members), rounds if gradient else 1
         return cls(
-            xp=new(*states, 2 * width, columns),
-            ab=new(*states, 2 * width, columns),
-            h=new(*states, 2 * width, columns),
-            u=new(*states, 2 * width, columns),
-            adjoint_x=new(kept, slots, members, width, columns),
-            adjoint_h_ab=new(kept, slots, members, 4 * width, columns),
-            n_u=new(kept, members, 2 * width, columns),
-            n_p=new(kept, members, width, columns),
+            xp=new(rounds, 2),
+            ab=new(rounds, 2),
+            h=new(rounds, 2),
+            u=new(rounds, 2),
+            adjoint_x=new(kept, 1),
+            adjoint_h_ab=new(kept, 4),
+            adjoint_u=new(kept, 2),
+            adjoint_p=new(kept, 1),
         )
+
+    def states(self, t: int, slot: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Slot 0 or 1 of X above P, of A above B, of H and of U in round t, (M, rows, P)."""
+        return tuple(x[t, :, :, slot] for x in (self.xp, self.ab, self.h, self.u))  # type: ignore[return-value]
+
+    def adjoints(self, t: int, slot: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Slot 0 or −1 of the adjoints of X, of H above A and B, of U and of P in round t, (M, rows, P)."""
+        t = min(t, len(self.adjoint_x) - 1)
+        tensors = (self.adjoint_x, self.adjoint_h_ab, self.adjoint_u, self.adjoint_p)
+        return tuple(x[t, :, :, slot] for x in tensors)  # type: ignore[return-value]
 
 
 class Program:
@@ -75,8 +86,7 @@ class Program:
     ) -> None:
         """`like` has the device and the precision to use."""
         self.p, self.kernels, self.width, self.rounds = p, kernels, config.channels, config.rounds
-        self.members = len(kernels.numbers)
-        self.tape = Tape.empty(config, self.members, kernels.columns, gradient, like)
+        self.tape = Tape.empty(config, kernels.size[0], kernels.columns, gradient, like)
         self.readout = Readout(p, kernels, like, gradient)
 
     # ---- values ---------------------------------------------------------------------------------------
@@ -84,9 +94,9 @@ class Program:
     def forward(self) -> Tensor:
         """Atomic energies (M, B, N)."""
         p, k, tape = self.p, self.kernels, self.tape
-        k.initial(tape.xp[0, 0, :, : self.width])
+        k.initial(tape.xp[0, :, : self.width, 0])
         for t in range(self.rounds):
-            xp, ab, h, u = tape.xp[t, 0], tape.ab[t, 0], tape.h[t, 0], tape.u[t, 0]
+            xp, ab, h, u = tape.states(t, 0)
             x, product = xp.split(self.width, 1)
             multiply(p["W_AB"][:, t], x, ab)
             k.product(ab, product)
@@ -102,14 +112,14 @@ class Program:
         p, k, tape, width = self.p, self.kernels, self.tape, self.width
         n_next, n_u = self.n_last = self.readout.adjoints()
         for t in reversed(range(self.rounds)):
-            s = min(t, len(tape.n_u) - 1)
-            n_x, n_h_ab, n_p = tape.adjoint_x[s, -1], tape.adjoint_h_ab[s, -1], tape.n_p[s]
+            _, ab, h, _ = tape.states(t, 0)
+            n_x, n_h_ab, n_u_here, n_p = tape.adjoints(t, -1)
             n_h, n_ab = n_h_ab.split(2 * width, 1)
             if t < self.rounds - 1:
-                n_u = multiply(p["W2"][:, t].mT, n_next, tape.n_u[s])
-            k.activate_adjoint(n_u, tape.h[t, 0], n_next, n_h, n_x)
+                n_u = multiply(p["W2"][:, t].mT, n_next, n_u_here)
+            k.activate_adjoint(n_u, h, n_next, n_h, n_x)
             multiply(p["W1"][:, t, :, width:].mT, n_h, n_p)
-            k.product_adjoint(n_p, tape.ab[t, 0], n_ab)
+            k.product_adjoint(n_p, ab, n_ab)
             multiply(p["back"][:, t].mT, n_h_ab, n_x, add=True)
             n_next = n_x
         return k.forces(n_next)
@@ -119,15 +129,15 @@ class Program:
     def tangents(self, r_dot: Tensor) -> None:
         """Along ṙ (M, B, N, 3)."""
         p, k, tape = self.p, self.kernels, self.tape
-        k.initial_dot(r_dot, tape.xp[0, 1, :, : self.width])
+        k.initial_dot(r_dot, tape.xp[0, :, : self.width, 1])
         for t in range(self.rounds):
-            xp_dot, ab_dot, h_dot, u_dot = tape.xp[t, 1], tape.ab[t, 1], tape.h[t, 1], tape.u[t, 1]
+            (_, ab, h, _), (xp_dot, ab_dot, h_dot, u_dot) = tape.states(t, 0), tape.states(t, 1)
             x_dot, product_dot = xp_dot.split(self.width, 1)
             multiply(p["W_AB"][:, t], x_dot, ab_dot)
-            k.product_dot(tape.ab[t, 0], ab_dot, product_dot)
+            k.product_dot(ab, ab_dot, product_dot)
             multiply(p["W1"][:, t], xp_dot, h_dot)
             x_dot_next = self._next_x(t, 1)
-            k.activate_dot(tape.h[t, 0], h_dot, u_dot, x_dot, x_dot_next)
+            k.activate_dot(h, h_dot, u_dot, x_dot, x_dot_next)
             if x_dot_next is not None:
                 multiply(p["W2"][:, t], u_dot, x_dot_next, add=True)
         self.readout.tangents(x_dot, u_dot)
@@ -136,15 +146,17 @@ class Program:
         """From w = ∂loss/∂E (M, B)."""
         p, k, tape, width = self.p, self.kernels, self.tape, self.width
         hat_next, u_hat = self.readout.hats(by_energy)
-        p_hat, n_u = torch.empty_like(tape.n_p[0]), self.n_last[1]
+        n_u = self.n_last[1]
         for t in reversed(range(self.rounds)):
-            x_hat, h_ab_hat = tape.adjoint_x[t, 0], tape.adjoint_h_ab[t, 0]
+            (_, ab, h, _), (_, ab_dot, h_dot, _) = tape.states(t, 0), tape.states(t, 1)
+            x_hat, h_ab_hat, u_hat_here, p_hat = tape.adjoints(t, 0)
+            _, _, n_u_here, n_p = tape.adjoints(t, 1)
             h_hat, ab_hat = h_ab_hat.split(2 * width, 1)
             if t < self.rounds - 1:
-                u_hat, n_u = multiply(p["W2"][:, t].mT, hat_next, h_hat), tape.n_u[t]
-            k.activate_hat(u_hat, n_u, tape.h[t, 0], tape.h[t, 1], hat_next, h_hat, x_hat)
+                u_hat, n_u = multiply(p["W2"][:, t].mT, hat_next, u_hat_here), n_u_here
+            k.activate_hat(u_hat, n_u, h, h_dot, hat_next, h_hat, x_hat)
             multiply(p["W1"][:, t, :, width:].mT, h_hat, p_hat)
-            k.product_hat(p_hat, tape.n_p[t], tape.ab[t, 0], tape.ab[t, 1], ab_hat)
+            k.product_hat(p_hat, n_p, ab, ab_dot, ab_hat)
             multiply(p["back"][:, t].mT, h_ab_hat, x_hat, add=True)
             hat_next = x_hat
 
@@ -152,8 +164,8 @@ class Program:
         """∂L/∂ of all weights, (M, ...)."""
         tape, width, last = self.tape, self.width, self.rounds - 1
         found = self.readout.gradients()
-        h, ab = tape.adjoint_h_ab.split(2 * width, 3)
-        found["W_AB"] = self.kernels.weights(ab, tape.xp[..., :width, :])
+        h, ab = tape.adjoint_h_ab.split(2 * width, 2)
+        found["W_AB"] = self.kernels.weights(ab, tape.xp[:, :, :width])
         found["W1"] = self.kernels.weights(h, tape.xp)
         found["b1"] = self.kernels.biases(h)
         w2, b2 = found.pop("last.W2"), found.pop("last.b2")
@@ -161,11 +173,12 @@ class Program:
             w2 = torch.cat([self.kernels.weights(tape.adjoint_x[1:], tape.u[:last]), w2], 1)
             b2 = torch.cat([self.kernels.biases(tape.adjoint_x[1:]), b2], 1)
         found["W2"], found["b2"] = w2, b2
-        return found | self.kernels.initial_gradient(tape.adjoint_x[0, 0], tape.adjoint_x[0, 1])
+        x_hat, n_x = tape.adjoint_x[0].unbind(2)
+        return found | self.kernels.initial_gradient(x_hat, n_x)
 
     def _next_x(self, t: int, slot: int) -> Tensor | None:
         """X or Ẋ after round t; None after the last, where it is never formed."""
-        return self.tape.xp[t + 1, slot, :, : self.width] if t + 1 < self.rounds else None
+        return self.tape.xp[t + 1, :, : self.width, slot] if t + 1 < self.rounds else None
 
 
 def prepare(p: Parameters) -> Parameters:

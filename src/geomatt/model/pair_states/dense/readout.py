@@ -26,7 +26,7 @@ class Readout:
         self.v1, self.v2, self.v3 = (p[f"readout.{layer}.weight"] for layer in (0, 2, 4))
         self.c1, self.c2, self.c3 = (p[f"readout.{layer}.bias"] for layer in (0, 2, 4))
         self.w2, self.b2 = p["W2"][:, -1], p["b2"][:, -1]  # of the last round
-        members, batch, atoms = kernels.numbers.shape
+        members, batch, atoms = kernels.size
 
         def new(features: int) -> Tensor:
             return like.new_empty(members, 1 + gradient, batch * atoms, features)

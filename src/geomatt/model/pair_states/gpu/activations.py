@@ -1,7 +1,8 @@
 """Triton kernels for silu with its derivatives, and between pairs and atoms.
 
-States are (M, rows, COLUMNS), a round and slot of a tape, passed with the stride between members. Pairs
-p = (b, i, j) come first among the columns. `dot`, `n` and `hat` as in `dense.program`.
+States are (M, rows, columns), a round and slot of a tape, passed with the stride between members; the stride
+between rows, `apart`, is the same for all. Pairs p = (b, i, j) come first among the columns, then zeros.
+`dot`, `n` and `hat` as in `dense.program`.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -31,57 +32,57 @@ def silu_curvature(x):
 
 @triton.jit
 def of_pairs(
-    source, stride, scale, mask, m, row, p, inside, ROWS: tl.constexpr, B: tl.constexpr, N: tl.constexpr,
-    COLUMNS: tl.constexpr, ATOMS: tl.constexpr,
+    source, stride, scale, mask, m, row, p, inside, batch, atoms, columns, apart,
+    ROWS: tl.constexpr, ATOMS: tl.constexpr,
 ):  # fmt: skip
     """A row of states; if ATOMS, from values of atoms (M, B·N, 2, ROWS), as `TorchKernels._of_pairs`."""
     if ATOMS:
-        atom = p // N
-        b = p // (N * N)
-        own = (atom % N) == (p % N)
-        real = inside & (p < B * N * N)
+        atom = p // atoms
+        b = atom // atoms
+        own = (atom % atoms) == (p % atoms)
+        real = inside & (b < batch)
         value = tl.load(
             source + m * stride + (atom * 2 + tl.where(own, 0, 1)) * ROWS + row, mask=real, other=0.0
         )
-        factor = tl.where(own, 1.0, tl.load(scale + m * B + b, mask=real, other=0.0))
-        return value * factor * tl.load(mask + m * COLUMNS + p, mask=inside, other=0.0)
+        factor = tl.where(own, 1.0, tl.load(scale + m * batch + b, mask=real, other=0.0))
+        return value * factor * tl.load(mask + m * columns + p, mask=inside, other=0.0)
     else:
-        return tl.load(source + m * stride + row * COLUMNS + p, mask=inside, other=0.0)
+        return tl.load(source + m * stride + row * apart + p, mask=inside, other=0.0)
 
 
 @triton.jit
 def activate_kernel(
-    h, h_m, b1, b1_m, u, u_m, x, x_m, b2, b2_m, after, after_m, mask,
-    C: tl.constexpr, COLUMNS: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
+    h, h_m, b1, b1_m, u, u_m, x, x_m, b2, b2_m, after, after_m, mask, columns, apart,
+    C: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """H ← H + b₁, U = silu(H); if NEXT, after = X + b₂. A program does a row of H, and of X if it has it."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
-    inside = p < COLUMNS
-    real = tl.load(mask + m * COLUMNS + p, mask=inside, other=0.0)
-    at = h + m * h_m + row * COLUMNS + p
+    inside = p < columns
+    real = tl.load(mask + m * columns + p, mask=inside, other=0.0)
+    at = h + m * h_m + row * apart + p
     value = tl.load(at, mask=inside, other=0.0) + tl.load(b1 + m * b1_m + row) * real
     tl.store(at, value, mask=inside)
-    tl.store(u + m * u_m + row * COLUMNS + p, silu(value), mask=inside)
+    tl.store(u + m * u_m + row * apart + p, silu(value), mask=inside)
     if NEXT:
         inside = inside & (row < C)
-        state = tl.load(x + m * x_m + row * COLUMNS + p, mask=inside, other=0.0)
+        state = tl.load(x + m * x_m + row * apart + p, mask=inside, other=0.0)
         state += tl.load(b2 + m * b2_m + row, mask=row < C, other=0.0) * real
-        tl.store(after + m * after_m + row * COLUMNS + p, state, mask=inside)
+        tl.store(after + m * after_m + row * apart + p, state, mask=inside)
 
 
 @triton.jit
 def activate_dot_kernel(
-    h, h_m, h_dot, h_dot_m, u_dot, u_dot_m, x_dot, x_dot_m, after, after_m,
-    C: tl.constexpr, COLUMNS: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
+    h, h_m, h_dot, h_dot_m, u_dot, u_dot_m, x_dot, x_dot_m, after, after_m, columns, apart,
+    C: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """U̇ = silu'(H) Ḣ; if NEXT, after = Ẋ."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
-    inside = p < COLUMNS
-    at = row * COLUMNS + p
+    inside = p < columns
+    at = row * apart + p
     slope = silu_slope(tl.load(h + m * h_m + at, mask=inside, other=0.0))
     dot = tl.load(h_dot + m * h_dot_m + at, mask=inside, other=0.0)
     tl.store(u_dot + m * u_dot_m + at, slope * dot, mask=inside)
@@ -94,77 +95,79 @@ def activate_dot_kernel(
 @triton.jit
 def activate_adjoint_kernel(
     n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, scale, mask,
-    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, COLUMNS: tl.constexpr, ATOMS: tl.constexpr,
-    CARRY: tl.constexpr, BLOCK: tl.constexpr,
+    batch, atoms, columns, apart,
+    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """n_H = silu'(H) n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
-    inside = p < COLUMNS
-    at = row * COLUMNS + p
+    inside = p < columns
+    at = row * apart + p
     slope = silu_slope(tl.load(h + m * h_m + at, mask=inside, other=0.0))
-    n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, 2 * C, B, N, COLUMNS, ATOMS)
+    n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
     tl.store(n_h + m * n_h_m + at, slope * n, mask=inside)
     if CARRY:
         inside = inside & (row < C)
-        state = of_pairs(before, before_m, scale, mask, m, row, p, inside, C, B, N, COLUMNS, ATOMS)
+        state = of_pairs(
+            before, before_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, C, ATOMS
+        )
         tl.store(n_x + m * n_x_m + at, state, mask=inside)
 
 
 @triton.jit
 def activate_hat_kernel(
     u_hat, u_hat_m, n_u, n_u_m, h, h_m, h_dot, h_dot_m, before, before_m, h_hat, h_hat_m, x_hat, x_hat_m,
-    scale, mask, C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, COLUMNS: tl.constexpr,
-    ATOMS: tl.constexpr, BLOCK: tl.constexpr,
+    scale, mask, batch, atoms, columns, apart,
+    C: tl.constexpr, ATOMS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """Ĥ = silu'(H) Û + silu''(H) Ḣ n_U, X̂ = before. If ATOMS, Û, n_U and `before` are values of atoms."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
-    inside = p < COLUMNS
-    at = row * COLUMNS + p
+    inside = p < columns
+    at = row * apart + p
     value = tl.load(h + m * h_m + at, mask=inside, other=0.0)
     dot = tl.load(h_dot + m * h_dot_m + at, mask=inside, other=0.0)
-    hat = of_pairs(u_hat, u_hat_m, scale, mask, m, row, p, inside, 2 * C, B, N, COLUMNS, ATOMS)
-    n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, 2 * C, B, N, COLUMNS, ATOMS)
+    hat = of_pairs(u_hat, u_hat_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
+    n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
     result = silu_slope(value) * hat + silu_curvature(value) * dot * n
     tl.store(h_hat + m * h_hat_m + at, result, mask=inside)
     inside = inside & (row < C)
-    state = of_pairs(before, before_m, scale, mask, m, row, p, inside, C, B, N, COLUMNS, ATOMS)
+    state = of_pairs(before, before_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, C, ATOMS)
     tl.store(x_hat + m * x_hat_m + at, state, mask=inside)
 
 
 @triton.jit
 def gather_kernel(
     x, x_m, u, u_m, b2, b2_m, x_sums, x_sums_m, u_sums, u_sums_m, species, scale, others,
-    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NT: tl.constexpr, COLUMNS: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr,
     BIAS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Own pair and scaled sum over the others of an atom, of ROWS rows of X + b₂ and U: (M, B·N, 2, rows)."""
     atom = tl.program_id(0)
     r = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     m = tl.program_id(2).to(tl.int64)
-    b = atom // N
+    b = atom // atoms
     j = tl.arange(0, NT)
     of_x = r < C
     of_u = (r >= C) & (r < 3 * C)
-    column = atom * N + j
-    inside = (j < N)[None, :]
+    column = atom * atoms + j
+    inside = (j < atoms)[None, :]
     value = tl.load(
-        x + m * x_m + r[:, None] * COLUMNS + column[None, :], mask=of_x[:, None] & inside, other=0.0
+        x + m * x_m + r[:, None] * apart + column[None, :], mask=of_x[:, None] & inside, other=0.0
     )
     value += tl.load(
-        u + m * u_m + (r - C)[:, None] * COLUMNS + column[None, :], mask=of_u[:, None] & inside, other=0.0
+        u + m * u_m + (r - C)[:, None] * apart + column[None, :], mask=of_u[:, None] & inside, other=0.0
     )
-    itself = (j == atom % N)[None, :]
+    itself = (j == atom % atoms)[None, :]
     own = tl.sum(tl.where(itself, value, 0.0), 1)
-    rest = tl.sum(tl.where(itself, 0.0, value), 1) * tl.load(scale + m * B + b)
+    rest = tl.sum(tl.where(itself, 0.0, value), 1) * tl.load(scale + m * batch + b)
     if BIAS:
-        real = tl.where(tl.load(species + m * (B * N) + atom) >= 0, 1.0, 0.0)
+        real = tl.where(tl.load(species + m * (batch * atoms) + atom) >= 0, 1.0, 0.0)
         bias = tl.load(b2 + m * b2_m + r, mask=of_x, other=0.0) * real
         own += bias
-        rest += bias * tl.load(others + m * B + b)
+        rest += bias * tl.load(others + m * batch + b)
     at = m * x_sums_m + atom * (2 * C) + r
     tl.store(x_sums + at, own, mask=of_x)
     tl.store(x_sums + at + C, rest, mask=of_x)

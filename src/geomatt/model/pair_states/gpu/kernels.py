@@ -7,58 +7,66 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from geomatt.data.batch import Batch
 from geomatt.model.interface import Parameters
 from geomatt.model.pair_states.config import DECAY, PairStatesConfig
 from geomatt.model.pair_states.dense.kernels import TorchKernels
 from geomatt.model.pair_states.gpu import activations, initial, products, readout
 
-ALIGNMENT = 64  # columns of states are a multiple of it; `batch_kernel` clears no more than that
+ALIGNMENT = 64  # columns of states are a multiple of it, for products with weights; as `initial.TAIL`
 LARGEST = 64  # atoms; a matrix over atoms is one tile
-PROGRAMS = 264  # that fill a GPU, twice the processors of an H100 or H200
+PROGRAMS = 132  # processors of an H100 or H200
+WEIGHTS_TILE = 128  # rows and columns of a gradient of weights that one program of a product makes
 
-TUNE = {
-    "activate_block": 1024, "activate_warps": 4, "gather_rows": 32, "gather_warps": 2,
-    "product_warps": 2, "adjoint_warps": 2, "hat_warps": 4, "initial_channels": 32, "initial_pairs": 64,
-    "distance_pairs": 32, "gradient_rows": 4, "gradient_channels": 16, "weights_rows": 64,
-    "weights_columns": 64, "weights_pairs": 32, "weights_warps": 4, "weights_stages": 4,
-}  # fmt: skip
+# Rows and columns of a program's tile.
+SILU_PAIRS = 1024
+GATHER_ROWS = 32
+INITIAL_CHANNELS, INITIAL_PAIRS = 32, 64
+DISTANCE_PAIRS = 32
+GRADIENT_ATOMS, GRADIENT_CHANNELS = 4, 16
+ELEMENT_ATOMS, ELEMENT_CHANNELS = 256, 16
+SUMS_ATOMS, SUMS_FEATURES = 128, 32
 
 
 class TritonKernels(TorchKernels):
-    """One batch of M networks on a GPU. `precision` is that of `tl.dot`."""
+    """One batch of M networks on a GPU: the structures `index` (M, B) if it is given, else all.
+
+    `precision` is that of `tl.dot`; `slots` as S in `program.Tape`, whose tensors this works on.
+    """
 
     def __init__(
         self,
         config: PairStatesConfig,
         p: Parameters,
-        numbers: Tensor,
-        positions: Tensor,
+        batch: Batch,
+        index: Tensor | None = None,
         *,
         precision: str = "ieee",
-        tune: dict[str, int] | None = None,
+        slots: int = 1,
     ) -> None:
-        self.config, self.p, self.numbers = config, p, numbers.contiguous()
-        self.positions, self.precision = positions.contiguous(), precision
-        self.tune = {**TUNE, **(tune or {})}
-        self.members, self.batch, self.atoms = numbers.shape
-        self.pairs = self.batch * self.atoms * self.atoms
-        self.columns = -(-self.pairs // ALIGNMENT) * ALIGNMENT
+        numbers, positions = batch.numbers.contiguous(), batch.positions.contiguous()
+        self.config, self.p, self.precision = config, p, precision
+        self.size = (*(numbers if index is None else index).shape[:2], numbers.shape[2])
+        self.members, self.batch, self.atoms = self.size
+        self.columns = _blocks(self.batch * self.atoms**2, ALIGNMENT) * ALIGNMENT
+        self.apart = slots * self.columns
         self.elements, self.channels = len(config.elements), config.channels
         self.tile = max(16, _power(self.atoms))
         self.basis = max(16, _power(config.functions))
-        self.species = self._new(self.members, self.batch, self.atoms, dtype=torch.int32)
-        self.scale = self._new(self.members, self.batch)
-        self.others = self._new(self.members, self.batch)
+        self.positions = positions if index is None else positions.new_empty(*self.size, 3)
+        self.species = positions.new_empty(self.size, dtype=torch.int32)
+        self.scale, self.others = self._new(self.members, self.batch), self._new(self.members, self.batch)
         self.mask = self._new(self.members, self.columns)
-        constant = config.normalisation == "constant"
         initial.batch_kernel[(self.batch, self.members)](
-            self.numbers, p["elements"].contiguous(), self.species, self.scale, self.others, self.mask,
-            config.typical_atoms**-0.5, B=self.batch, N=self.atoms, NT=self.tile, E=self.elements,
-            COLUMNS=self.columns, CONSTANT=constant, num_warps=1 if self.tile <= 32 else 4,
+            numbers, positions, numbers if index is None else index.contiguous(), numbers.shape[1],
+            p["elements"].contiguous(), self.positions, self.species, self.scale, self.others, self.mask,
+            config.typical_atoms**-0.5, self.batch, self.atoms, self.columns, NT=self.tile, E=self.elements,
+            INDEX=index is not None, CONSTANT=config.normalisation == "constant",
+            num_warps=1 if self.tile <= 32 else 4,
         )  # fmt: skip
 
-    def _new(self, *shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-        return torch.empty(shape, dtype=dtype, device=self.positions.device)
+    def _new(self, *shape: int) -> Tensor:
+        return self.positions.new_empty(shape)
 
     # ---- initial states -------------------------------------------------------------------------------
 
@@ -70,47 +78,46 @@ class TritonKernels(TorchKernels):
         self._initial(self.r_dot, x_dot)
 
     def _initial(self, r_dot: Tensor | None, out: Tensor) -> None:
-        channels, pairs = self.tune["initial_channels"], self.tune["initial_pairs"]
-        grid = (_blocks(self.columns, pairs), _blocks(self.channels, channels), self.members)
+        grid = (_blocks(self.columns, INITIAL_PAIRS), _blocks(self.channels, INITIAL_CHANNELS), self.members)
         initial.initial_kernel[grid](
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], self.p["e"],
             _stride(self.p["g"]), _stride(self.p["h"]), _stride(self.p["e"]),
             self.positions if r_dot is None else r_dot, *_pointers(out), **self._sizes(), LB=self.basis,
-            L=self.config.functions, DOT=r_dot is not None, BC=channels, BP=pairs, PRECISION=self.precision,
+            L=self.config.functions, DOT=r_dot is not None, BC=INITIAL_CHANNELS, BP=INITIAL_PAIRS,
+            PRECISION=self.precision,
         )  # fmt: skip
 
     def forces(self, n_x: Tensor) -> Tensor:
         n_d = self._new(self.members, self.columns)
         found = torch.empty_like(self.positions)
-        pairs = self.tune["distance_pairs"]
-        initial.by_distance_kernel[(_blocks(self.columns, pairs), self.members)](
+        initial.by_distance_kernel[(_blocks(self.columns, DISTANCE_PAIRS), self.members)](
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], _stride(self.p["g"]),
             _stride(self.p["h"]), *_pointers(n_x), n_d, **self._sizes(), L=self.config.functions,
-            LB=self.basis, BC=32, BP=pairs, PRECISION=self.precision,
+            LB=self.basis, BC=32, BP=DISTANCE_PAIRS, PRECISION=self.precision,
         )  # fmt: skip
-        initial.forces_kernel[(self.batch * self.atoms, self.members)](
-            self.positions, n_d, found, B=self.batch, N=self.atoms, NT=self.tile, COLUMNS=self.columns,
-            num_warps=1,
-        )  # fmt: skip
+        initial.forces_kernel[self._atoms_grid()](
+            self.positions, n_d, found, self.batch, self.atoms, self.columns, NT=self.tile, num_warps=1
+        )
         return found
 
     def initial_gradient(self, x_hat: Tensor, n_x: Tensor) -> dict[str, Tensor]:
-        rows, channels = self.tune["gradient_rows"], self.tune["gradient_channels"]
-        chunks, atoms = _blocks(self.atoms, rows), self.batch * self.atoms
-        by_atom = self._new(self.members, 2 + chunks, atoms, self.channels)
+        chunks, count = _blocks(self.atoms, GRADIENT_ATOMS), self.batch * self.atoms
+        by_atom = self._new(self.members, 2 + chunks, count, self.channels)
         by_k = self._new(self.members, self.batch * chunks, self.channels, self.basis)
         initial.initial_gradient_kernel[
-            (self.batch * chunks, _blocks(self.channels, channels), self.members)
+            (self.batch * chunks, _blocks(self.channels, GRADIENT_CHANNELS), self.members)
         ](
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], _stride(self.p["g"]),
             _stride(self.p["h"]), self.r_dot, *_pointers(x_hat), *_pointers(n_x), by_atom, by_k,
-            **self._sizes(), L=self.config.functions, LB=self.basis, NT=self.tile, CHUNK=rows, CHUNKS=chunks,
-            BC=channels, PRECISION=self.precision,
+            **self._sizes(), chunks=chunks, L=self.config.functions, LB=self.basis, NT=self.tile,
+            CHUNK=GRADIENT_ATOMS, BC=GRADIENT_CHANNELS, PRECISION=self.precision,
         )  # fmt: skip
         found = self._new(self.members, 3, self.elements, self.channels)
-        initial.by_element_kernel[(3 * self.elements, _blocks(self.channels, 32), self.members)](
-            by_atom, self.species, found, C=self.channels, E=self.elements, ATOMS=atoms, CHUNKS=chunks,
-            BA=64, BC=32,
+        initial.by_element_kernel[
+            (3 * self.elements, _blocks(self.channels, ELEMENT_CHANNELS), self.members)
+        ](
+            by_atom, self.species, found, count, chunks, C=self.channels, E=self.elements, BA=ELEMENT_ATOMS,
+            BC=ELEMENT_CHANNELS,
         )  # fmt: skip
         g, e, h = found.unbind(1)
         return {"g": g, "h": h, "e": e, "K": by_k.sum(1)[..., : self.config.functions]}
@@ -123,32 +130,33 @@ class TritonKernels(TorchKernels):
 
     def product(self, ab: Tensor, p: Tensor) -> None:
         products.product_kernel[self._matrices_grid()](
-            *_pointers(ab), *_pointers(p), self.scale, **self._product("product_warps")
+            *_pointers(ab), *_pointers(p), self.scale, **self._product(2)
         )
 
     def product_dot(self, ab: Tensor, ab_dot: Tensor, p_dot: Tensor) -> None:
         products.product_dot_kernel[self._matrices_grid()](
             *_pointers(ab), *_pointers(ab_dot), *_pointers(p_dot), self.scale,
-            **self._product("adjoint_warps"),
+            **self._product(2),
         )  # fmt: skip
 
     def product_adjoint(self, n_p: Tensor, ab: Tensor, n_ab: Tensor) -> None:
         products.product_adjoint_kernel[self._matrices_grid()](
-            *_pointers(n_p), *_pointers(ab), *_pointers(n_ab), self.scale, **self._product("adjoint_warps")
+            *_pointers(n_p), *_pointers(ab), *_pointers(n_ab), self.scale, **self._product(2)
         )
 
     def product_hat(self, p_hat: Tensor, n_p: Tensor, ab: Tensor, ab_dot: Tensor, ab_hat: Tensor) -> None:
         products.product_hat_kernel[self._matrices_grid()](
             *_pointers(p_hat), *_pointers(n_p), *_pointers(ab), *_pointers(ab_dot), *_pointers(ab_hat),
-            self.scale, **self._product("hat_warps"),
+            self.scale, **self._product(4),
         )  # fmt: skip
 
     def _matrices_grid(self) -> tuple[int, int]:
         return self.channels * self.batch, self.members
 
-    def _product(self, warps: str) -> dict[str, Any]:
-        few = self.tune[warps] if self.tile <= 32 else 4
-        return {**self._sizes(), "NT": self.tile, "PRECISION": self.precision, "num_warps": few}
+    def _product(self, warps: int) -> dict[str, Any]:
+        if self.tile > 32:
+            warps = 4
+        return {**self._sizes(), "NT": self.tile, "PRECISION": self.precision, "num_warps": warps}
 
     # ---- silu -------------------------------------------------------------------------------------------
 
@@ -157,7 +165,7 @@ class TritonKernels(TorchKernels):
     ) -> None:
         activations.activate_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(b1), *_pointers(u), *_pointers(x), *_pointers(b2),
-            *_pointers(x if x_next is None else x_next), self.mask, C=self.channels, COLUMNS=self.columns,
+            *_pointers(x if x_next is None else x_next), self.mask, self.columns, self.apart, C=self.channels,
             NEXT=x_next is not None, **self._block(),
         )  # fmt: skip
 
@@ -166,8 +174,8 @@ class TritonKernels(TorchKernels):
     ) -> None:
         activations.activate_dot_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot),
-            *_pointers(x_dot if x_dot_next is None else x_dot_next), C=self.channels, COLUMNS=self.columns,
-            NEXT=x_dot_next is not None, **self._block(),
+            *_pointers(x_dot if x_dot_next is None else x_dot_next), self.columns, self.apart,
+            C=self.channels, NEXT=x_dot_next is not None, **self._block(),
         )  # fmt: skip
 
     def activate_adjoint(self, n_u: Tensor, h: Tensor, n_next: Tensor, n_h: Tensor, n_x: Tensor) -> None:
@@ -188,42 +196,39 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
 
     def _rows_grid(self) -> tuple[int, int, int]:
-        return _blocks(self.columns, self.tune["activate_block"]), 2 * self.channels, self.members
+        return _blocks(self.columns, SILU_PAIRS), 2 * self.channels, self.members
 
     def _block(self) -> dict[str, int]:
-        return {"BLOCK": self.tune["activate_block"], "num_warps": self.tune["activate_warps"]}
+        return {"BLOCK": SILU_PAIRS, "num_warps": 4}
 
-    # ---- gradients of weights and biases ------------------------------------------------------------------
+    # ---- gradients of weights ---------------------------------------------------------------------------
 
     def weights(self, adjoint: Tensor, state: Tensor) -> Tensor:
-        rounds, _, members, rows, _ = adjoint.shape
-        columns, t = state.shape[3], self.tune
-        tiles = _blocks(rows, t["weights_rows"]) * _blocks(columns, t["weights_columns"])
-        most = _blocks(self.pairs, 4 * t["weights_pairs"])
-        splits = max(1, min(most, PROGRAMS // (tiles * rounds * members)))
-        steps = _blocks(self.pairs, splits * t["weights_pairs"])
-        splits = _blocks(self.pairs, steps * t["weights_pairs"])
-        parts = self._new(splits, members, rounds, rows, columns)
-        products.weights_kernel[(tiles, splits, members * rounds)](
-            adjoint, *adjoint.stride()[:3], state, *state.stride()[:3], parts, rounds, self.pairs, steps,
-            R=rows, Q=columns, COLUMNS=self.columns, BR=t["weights_rows"], BQ=t["weights_columns"],
-            BK=t["weights_pairs"], PRECISION=self.precision, num_warps=t["weights_warps"],
-            num_stages=t["weights_stages"],
-        )  # fmt: skip
-        return parts.sum(0) if splits > 1 else parts[0]
+        """Sums over all columns: those without a pair are zero.
 
-    def biases(self, adjoint: Tensor) -> Tensor:
-        return adjoint[:, 0, :, :, : self.pairs].sum(-1).transpose(0, 1)
+        The products are small and the sums long. Those of many members fill a GPU together; of one member the
+        columns are split, so that the parts of a sum are products of their own.
+        """
+        a, x = adjoint.flatten(3), state.flatten(3)  # (T, M, R, 2P), (T, M, Q, 2P)
+        rounds, members, rows, _ = a.shape
+        if members > 1:
+            found = torch.bmm(a.flatten(0, 1), x.flatten(0, 1).mT)
+            return found.unflatten(0, (rounds, members)).transpose(0, 1)
+        parts = weight_parts(rows, x.shape[2])
+        found = self._new(rounds, parts, rows, x.shape[2])
+        for t in range(rounds):
+            left, right = (y[t, 0].unflatten(1, (parts, -1)).transpose(0, 1) for y in (a, x))
+            torch.bmm(left, right.mT, out=found[t])
+        return found.sum(1)[None]
 
     # ---- atoms --------------------------------------------------------------------------------------------
 
     def gather(self, x: Tensor, u: Tensor, b2: Tensor | None, x_sums: Tensor, u_sums: Tensor) -> None:
-        rows = self.tune["gather_rows"]
-        grid = (self.batch * self.atoms, _blocks(3 * self.channels, rows), self.members)
+        grid = (self.batch * self.atoms, _blocks(3 * self.channels, GATHER_ROWS), self.members)
         activations.gather_kernel[grid](
             *_pointers(x), *_pointers(u), *_pointers(x if b2 is None else b2), *_pointers(x_sums),
             *_pointers(u_sums), self.species, self.scale, self.others, **self._sizes(), NT=self.tile,
-            BIAS=b2 is not None, ROWS=rows, num_warps=self.tune["gather_warps"],
+            BIAS=b2 is not None, ROWS=GATHER_ROWS, num_warps=2,
         )  # fmt: skip
 
     def hidden(self, q: Tensor, c: Tensor, a: Tensor) -> None:
@@ -246,7 +251,7 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
 
     def output(self, q: Tensor, c: Tensor, v: Tensor, bias: Tensor, a: Tensor, n_q: Tensor) -> Tensor:
-        energies = self._new(*self.numbers.shape)
+        energies = self._new(*self.size)
         readout.output_kernel[self._atoms_grid()](
             *_pointers(q), *_pointers(c), *_pointers(v), *_pointers(bias), *_pointers(a), *_pointers(n_q),
             self.species, energies, **_features(q),
@@ -258,7 +263,7 @@ class TritonKernels(TorchKernels):
     ) -> None:
         readout.output_hat_kernel[self._atoms_grid()](
             by_energy.contiguous(), *_pointers(q), *_pointers(q_dot), *_pointers(v), *_pointers(a_dot),
-            *_pointers(q_hat), self.species, N=self.atoms, **_features(q),
+            *_pointers(q_hat), self.species, self.atoms, **_features(q),
         )  # fmt: skip
 
     def readout_sums(
@@ -266,10 +271,10 @@ class TritonKernels(TorchKernels):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         width = self.channels
         found = self._new(self.members, 6 * width)
-        readout.sums_kernel[(_blocks(5 * width + 1, 32), self.members)](
+        readout.sums_kernel[(_blocks(5 * width + 1, SUMS_FEATURES), self.members)](
             by_energy.contiguous(), self.species, self.scale, self.others, *_pointers(a), *_pointers(a_dot),
-            *_pointers(q1_hat), *_pointers(q2_hat), *_pointers(r_hat), found, C=width, B=self.batch,
-            N=self.atoms, BA=64, BF=32,
+            *_pointers(q1_hat), *_pointers(q2_hat), *_pointers(r_hat), found, self.batch, self.atoms,
+            C=width, BA=SUMS_ATOMS, BF=SUMS_FEATURES,
         )  # fmt: skip
         c1, c2, v3, b2, rest = found.split([2 * width, width, width, width, width], 1)
         return v3[:, None], rest[:, :1], c1, c2, b2
@@ -278,7 +283,19 @@ class TritonKernels(TorchKernels):
         return self.batch * self.atoms, self.members
 
     def _sizes(self) -> dict[str, int]:
-        return {"C": self.channels, "B": self.batch, "N": self.atoms, "COLUMNS": self.columns}
+        return {
+            "batch": self.batch, "atoms": self.atoms, "columns": self.columns, "apart": self.apart,
+            "C": self.channels,
+        }  # fmt: skip
+
+
+def weight_parts(rows: int, columns: int) -> int:
+    """Parts of the sums of a gradient of weights: enough to fill a GPU.
+
+    A power of two, at most half of ALIGNMENT, so that each of the parts begins at a multiple of 16 bytes.
+    """
+    tiles = _blocks(rows, WEIGHTS_TILE) * _blocks(columns, WEIGHTS_TILE)
+    return min(ALIGNMENT // 2, 1 << (max(1, PROGRAMS // tiles).bit_length() - 1))
 
 
 def _pointers(x: Tensor) -> tuple[Tensor, int]:

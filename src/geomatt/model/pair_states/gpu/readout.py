@@ -73,8 +73,8 @@ def output_kernel(
 
 @triton.jit
 def output_hat_kernel(
-    by_energy, q, q_m, q_dot, q_dot_m, v, v_m, a_dot, a_dot_m, q_hat, q_hat_m, species,
-    N: tl.constexpr, F: tl.constexpr, FB: tl.constexpr,
+    by_energy, q, q_m, q_dot, q_dot_m, v, v_m, a_dot, a_dot_m, q_hat, q_hat_m, species, atoms,
+    F: tl.constexpr, FB: tl.constexpr,
 ):  # fmt: skip
     """Ȧ and Q̂ from w."""
     atom = tl.program_id(0)
@@ -84,9 +84,9 @@ def output_hat_kernel(
     value = tl.load(q + m * q_m + at, mask=f < F, other=0.0)
     dot = tl.load(q_dot + m * q_dot_m + at, mask=f < F, other=0.0)
     weight = tl.load(v + m * v_m + f, mask=f < F, other=0.0)
-    atoms = tl.num_programs(0)
-    real = tl.where(tl.load(species + m * atoms + atom) >= 0, 1.0, 0.0)
-    w = tl.load(by_energy + m * (atoms // N) + atom // N)
+    count = tl.num_programs(0)
+    real = tl.where(tl.load(species + m * count + atom) >= 0, 1.0, 0.0)
+    w = tl.load(by_energy + m * (count // atoms) + atom // atoms)
     slope = silu_slope(value)
     tl.store(a_dot + m * a_dot_m + at, slope * dot, mask=f < F)
     result = real * weight * (w * slope - silu_curvature(value) * dot)
@@ -96,7 +96,7 @@ def output_hat_kernel(
 @triton.jit
 def sums_kernel(
     by_energy, species, scale, others, a, a_m, a_dot, a_dot_m, q1_hat, q1_m, q2_hat, q2_m, r_hat, r_m, result,
-    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, BA: tl.constexpr, BF: tl.constexpr,
+    batch, atoms, C: tl.constexpr, BA: tl.constexpr, BF: tl.constexpr,
 ):  # fmt: skip
     """Sums over atoms, (M, 6C): by c₁ (2C), c₂ (C), v₃ (C), b₂ of the last round (C), and one by c₃."""
     f = tl.program_id(0) * BF + tl.arange(0, BF)
@@ -107,12 +107,14 @@ def sums_kernel(
     of_b = (f >= 4 * C) & (f < 5 * C)
     of_c = f == 5 * C
     total = tl.zeros((BF,), tl.float32)
-    for start in range(0, B * N, BA):
+    for start in range(0, batch * atoms, BA):
         atom = start + tl.arange(0, BA)
-        inside = (atom < B * N)[:, None]
-        real = tl.where(tl.load(species + m * (B * N) + atom, mask=atom < B * N, other=-1) >= 0, 1.0, 0.0)
-        w = tl.load(by_energy + m * B + atom // N, mask=atom < B * N, other=0.0) * real
-        rest = tl.load(others + m * B + atom // N, mask=atom < B * N, other=0.0) * real
+        inside = (atom < batch * atoms)[:, None]
+        real = tl.where(
+            tl.load(species + m * (batch * atoms) + atom, mask=atom < batch * atoms, other=-1) >= 0, 1.0, 0.0
+        )
+        w = tl.load(by_energy + m * batch + atom // atoms, mask=atom < batch * atoms, other=0.0) * real
+        rest = tl.load(others + m * batch + atom // atoms, mask=atom < batch * atoms, other=0.0) * real
         row = atom[:, None]
         at = q1_hat + m * q1_m + row * (2 * C) + f[None, :]
         part = tl.load(at, mask=inside & of_1[None, :], other=0.0)

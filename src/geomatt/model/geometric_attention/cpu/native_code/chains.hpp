@@ -125,13 +125,6 @@ template <int L> static void collect(const Stream& s, int unit, int j, const flo
 
 // ---- the four sweeps ------------------------------------------------------------------------------------
 
-// Work space of a thread, kept between calls: page faults in fresh memory would cost more than the products.
-static float* own_space(size_t wanted) {
-    thread_local std::vector<float> space;
-    if (space.size() < wanted) std::vector<float>(wanted).swap(space);
-    return space.data();
-}
-
 // One unit of the stream. Modules count from 0; J = last + 1.
 template <int L> struct Unit {
     const Stream& s;

@@ -1,76 +1,8 @@
-// Vectors, threads, and the three kinds of products that all sweeps are made of.
+// The three kinds of products that all sweeps are made of.
 
 #pragma once
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <system_error>
-#include <thread>
-#include <type_traits>
-#include <vector>
-
-#ifdef __AVX512F__
-constexpr int WIDE = 16;
-#else
-constexpr int WIDE = 8;
-#endif
-
-template <int L> struct Vector;
-template <> struct Vector<1> { typedef float V; };
-template <> struct Vector<8> { typedef float V __attribute__((vector_size(32))); };
-template <> struct Vector<16> { typedef float V __attribute__((vector_size(64))); };
-
-template <int L> struct Lanes {
-    using V = typename Vector<L>::V;
-    static V load(const float* p) {
-        V v;
-        std::memcpy(&v, p, sizeof v);  // an unaligned load
-        return v;
-    }
-    // A load that the compiler must not repeat for each use.
-    static V load_once(const float* p) {
-        V v = load(p);
-#if defined(__AVX512F__)
-        asm("" : "+v"(v));
-#elif defined(__AVX__)
-        asm("" : "+x"(v));
-#endif
-        return v;
-    }
-    static void store(float* p, V v) { std::memcpy(p, &v, sizeof v); }
-    static float sum(V v) {
-        float parts[L], total = 0;
-        std::memcpy(parts, &v, sizeof v);
-        for (float part : parts) total += part;
-        return total;
-    }
-};
-
-// With OpenMP, torch's own threads are used: beside other threads they would keep cores busy while they wait.
-template <class F> static void parallel(int threads, int count, F work) {
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic) num_threads(threads)
-    for (int i = 0; i < count; ++i) work(i);
-#else
-    std::atomic<int> next{0};
-    auto run = [&] { for (int i; (i = next++) < count;) work(i); };
-    std::vector<std::thread> others;
-    try {
-        for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(run);
-    } catch (const std::system_error&) {  // no more threads available: use those that started
-    }
-    run();
-    for (auto& thread : others) thread.join();
-#endif
-}
-
-// Calls `work` with the widest vectors that divide `width`, or scalars.
-template <class F> static void by_lanes(long width, F work) {
-    if (width % WIDE == 0) return work(std::integral_constant<int, WIDE>());
-    if (width % 8 == 0) return work(std::integral_constant<int, 8>());
-    work(std::integral_constant<int, 1>());
-}
+#include "vectors.hpp"
 
 // A product is A B, or A B + sign · A′ B′. Sums of blocks of R rows and S columns are kept in registers.
 struct Product { const float *a, *b; };

@@ -1,6 +1,7 @@
-"""Compiles native_code/ with the machine's C++ compiler, once, and keeps the library in the cache.
+"""Compiles C++ code with the machine's compiler, once, and keeps the library in the cache.
 
-Such code can use all instructions of the processor. Without a compiler, plain torch is used.
+Such code can use all instructions of the processor. Without a compiler, plain torch is used. Code is a folder
+with native.cpp and its headers; the headers in include/ are shared.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pathlib import Path
 from geomatt.cache import cache_directory
 from geomatt.locks import LockedError, file_lock
 
-CODE = Path(__file__).with_name("native_code")
+INCLUDE = Path(__file__).with_name("include")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
 OWN = ("-march=native",)  # all instructions of this processor
 # Not linked to an OpenMP library: its functions are resolved in torch's, which already has threads.
@@ -39,21 +40,21 @@ def _variants() -> list[tuple[str, ...]]:
     return [(*FLAGS, *OWN, *OPENMP), (*FLAGS, *OWN), FLAGS]
 
 
-@lru_cache(maxsize=1)
-def library() -> ctypes.CDLL | None:
-    """The compiled code, or None if it is not available."""
+@lru_cache
+def library(code: Path) -> ctypes.CDLL | None:
+    """The compiled code of a folder, or None if it is not available."""
     import torch  # noqa: F401 - the functions of OpenMP are found in it
 
-    compiler = _compiler()
-    if compiler is None:
+    found = compiler()
+    if found is None:
         return None
     problem: Exception | None = None
     try:
-        targets = [(flags, _target(compiler, flags)) for flags in _variants()]
+        targets = [(flags, _target(found, flags, code)) for flags in _variants()]
         # Variants compiled before come first: those that failed then would fail again.
         for flags, target in sorted(targets, key=lambda pair: not pair[1].is_file()):
             try:
-                return _load(compiler, flags, target)
+                return _load(found, flags, code, target)
             except (OSError, subprocess.SubprocessError) as error:
                 problem = problem or error
     except (OSError, subprocess.SubprocessError) as error:
@@ -68,27 +69,27 @@ def library() -> ctypes.CDLL | None:
     return None
 
 
-def to_be_compiled() -> bool:
+def to_be_compiled(code: Path) -> bool:
     """True if `library` has to compile first."""
-    compiler = _compiler()
+    found = compiler()
     try:
-        return compiler is not None and not any(_target(compiler, f).is_file() for f in _variants())
+        return found is not None and not any(_target(found, f, code).is_file() for f in _variants())
     except (OSError, subprocess.SubprocessError):
         return False
 
 
 def compiler_in_words() -> str:
     """The compiler and its version, in words."""
-    compiler = _compiler()
-    if compiler is None:
+    found = compiler()
+    if found is None:
         return "none found (install g++ or clang++, or set CXX)"
     try:
-        return f"{' '.join(compiler)}: {_run([*compiler, '--version']).splitlines()[0]}"
+        return f"{' '.join(found)}: {_run([*found, '--version']).splitlines()[0]}"
     except (OSError, subprocess.SubprocessError, IndexError):
-        return f"{' '.join(compiler)}, which does not run"
+        return f"{' '.join(found)}, which does not run"
 
 
-def _compiler() -> tuple[str, ...] | None:
+def compiler() -> tuple[str, ...] | None:
     """A C++ compiler: that of the environment variable CXX, or the usual names."""
     if sys.platform == "win32":  # its compilers do not align vectors, and long has 32 bits
         return None
@@ -100,7 +101,7 @@ def _compiler() -> tuple[str, ...] | None:
     return None
 
 
-def _load(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> ctypes.CDLL:
+def _load(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Path) -> ctypes.CDLL:
     _require_own_folder(target.parent)
     with suppress(OSError):
         return _open(target)
@@ -109,7 +110,7 @@ def _load(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> ct
         with file_lock(target.with_suffix(".lock"), wait=2 * TIMEOUT):
             with suppress(OSError):
                 return _open(target)
-            _compile(compiler, flags, target)  # for the first time, or because the file is damaged
+            _compile(by, flags, code, target)  # for the first time, or because the file is damaged
             _remove_old(target.parent)
     except LockedError as error:
         raise OSError(f"{error} has been compiling for minutes; try again") from None
@@ -153,12 +154,13 @@ def _remove_old(folder: Path) -> None:
                 shutil.rmtree(path)
 
 
-def _target(compiler: tuple[str, ...], flags: tuple[str, ...]) -> Path:
+def _target(by: tuple[str, ...], flags: tuple[str, ...], code: Path) -> Path:
     """Path of the library, with a hash of all it depends on: machines of several kinds may share a cache."""
-    sources = [path.read_bytes() for path in sorted(CODE.glob("*.[ch]pp"))]
+    files = [*sorted(code.glob("*.[ch]pp")), *sorted(INCLUDE.glob("*.hpp"))]
     system = (platform.system(), platform.machine(), *platform.libc_ver(), _processor())
-    version = (*flags, _run([*compiler, "--version"]), *system)
-    key = hashlib.sha256(b"\n".join([*sources, *(word.encode() for word in version)])).hexdigest()[:20]
+    version = (*flags, _run([*by, "--version"]), *system)
+    parts = [*(path.read_bytes() for path in files), *(word.encode() for word in version)]
+    key = hashlib.sha256(b"\n".join(parts)).hexdigest()[:20]
     return cache_directory() / "native" / f"{key}.so"
 
 
@@ -171,12 +173,17 @@ def _processor() -> str:
     return next((line for line in lines if line.startswith(("flags", "Features"))), platform.machine())
 
 
-def _compile(compiler: tuple[str, ...], flags: tuple[str, ...], target: Path) -> None:
+def object_command(by: tuple[str, ...], flags: tuple[str, ...], code: Path, made: Path) -> list[str]:
+    """The command that compiles, without linking."""
+    return [*by, *flags, f"-I{INCLUDE}", "-c", str(code / "native.cpp"), "-o", str(made)]
+
+
+def _compile(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Path) -> None:
     """Compile into a temporary file and rename it: other processes may compile at the same time."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        code, made = Path(folder) / "native.o", Path(folder) / target.name
-        _run([*compiler, *flags, "-c", str(CODE / "native.cpp"), "-o", str(code)])
-        _run([*compiler, "-shared", "-pthread", str(code), "-o", str(made)])
+        unlinked, made = Path(folder) / "native.o", Path(folder) / target.name
+        _run(object_command(by, flags, code, unlinked))
+        _run([*by, "-shared", "-pthread", str(unlinked), "-o", str(made)])
         made.replace(target)
 
 

@@ -1,0 +1,1 @@
+"""Code in C++ that is compiled on the machine it runs on."""

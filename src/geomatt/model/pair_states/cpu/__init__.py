@@ -1,0 +1,1 @@
+"""Engine in C++ for one float32 network on a CPU."""

@@ -1,0 +1,218 @@
+"""The sweeps of `dense` in C++ (native_code/), for one float32 network on a CPU."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.model.interface import Engine, Evaluation, Network, Parameters
+from geomatt.model.native.library import library
+from geomatt.model.pair_states.config import DECAY
+
+CODE = Path(__file__).with_name("native_code")
+LANES = 32  # channels must be a multiple of it
+# Parameters by their names in C++.
+NAMES = {
+    "g": "g", "h": "h", "e": "e", "k": "K", "ab": "W_AB", "w1": "W1", "b1": "b1", "w2": "W2", "b2": "b2",
+    "v1": "readout.0.weight", "c1": "readout.0.bias", "v2": "readout.2.weight", "c2": "readout.2.bias",
+    "v3": "readout.4.weight", "c3": "readout.4.bias",
+}  # fmt: skip
+
+
+class _Weights(ctypes.Structure):
+    """`Weights` of program.hpp."""
+
+    _fields_ = [(name, ctypes.c_void_p) for name in NAMES]
+
+
+class _Program(ctypes.Structure):
+    """`Program` of program.hpp."""
+
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("atoms", "structures", "channels", "rounds", "functions")),
+        *((name, ctypes.c_int32) for name in ("elements", "threads", "keep", "forces")),
+        *((name, ctypes.c_float) for name in ("sharpness", "decay", "scale")),
+        *((name, ctypes.c_void_p) for name in ("numbers", "known", "positions", "mu")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("weights", "by_weights", "packed", "space", "atomic", "found")
+        ),
+        *((name, ctypes.c_void_p) for name in ("by_energy", "by_forces")),
+    ]
+
+
+@dataclass(eq=False)
+class CompiledWeights:
+    """The weights of one network; if they are for many evaluations, also packed in an array of their own."""
+
+    parameters: dict[str, Tensor]
+    pointers: _Weights
+    own: Tensor | None
+
+
+@dataclass
+class CompiledEvaluation(Evaluation):
+    """An evaluation with what its gradient continues."""
+
+    work: _Work | None = None
+
+
+class CompiledEngine(Engine):
+    """Energies, forces and gradients of one network in C++."""
+
+    def __init__(self, network: Network) -> None:
+        self.config = network.config
+        self.names = [name for name, _ in network.named_parameters()]
+        self._space: Tensor | None = None
+        self._work: _Work | None = None  # the last evaluation, if it is in the work space
+        self._packed: tuple[CompiledWeights, Tensor] | None = None
+
+    def serves(self, parameters: Parameters, batch: Batch) -> bool:
+        """True if the library is available and supports such networks and batches."""
+        tensors = (parameters["mu"], batch.positions)
+        plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
+        fits = len(parameters["mu"]) == 1 and self.config.channels % LANES == 0 and batch.cell is None
+        return plain and fits and library(CODE) is not None
+
+    @torch.no_grad()
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
+        names = ("elements", "mu", *NAMES.values())
+        p = {name: parameters[name].detach().contiguous() for name in names}
+        pointers = _Weights(*(p[name].data_ptr() for name in NAMES.values()))
+        weights = CompiledWeights(p, pointers, None)
+        if keep:
+            weights.own = self._pack(weights, None)
+        return weights
+
+    def packed(self, weights: CompiledWeights) -> Tensor:
+        """The weights in the order in which products read them."""
+        if weights.own is not None:
+            return weights.own
+        if self._packed is None or self._packed[0] is not weights:
+            self._packed = weights, self._pack(weights, self._packed and self._packed[1])
+        return self._packed[1]
+
+    def _pack(self, weights: CompiledWeights, into: Tensor | None) -> Tensor:
+        program = self.program(weights.pointers)
+        if into is None:
+            into = _empty(_library().geomatt_packed(ctypes.byref(program)))
+        program.packed = into.data_ptr()
+        _library().geomatt_pack(ctypes.byref(program))
+        return into
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        prepared: CompiledWeights,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+    ) -> CompiledEvaluation:
+        chosen = (batch if index is None else batch.rows(index)).member(0)
+        work = _Work(self, prepared, chosen.numbers, chosen.positions, forces or gradient, gradient)
+        self._work = work if gradient else None
+        energy, found = work.atomic.sum(-1)[None], work.forces[None] if forces or gradient else None
+        if gradient:
+            return CompiledEvaluation(energy, None, found, work=work)
+        return CompiledEvaluation(energy, work.atomic[None], found)
+
+    @torch.no_grad()
+    def gradient(self, evaluation: CompiledEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        work = evaluation.work
+        if work is None or work is not self._work:
+            raise RuntimeError("a gradient comes once, after its evaluation and before the next")
+        self._work = None
+        return work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
+
+    def program(self, weights: _Weights) -> _Program:
+        """With all that does not depend on a batch."""
+        c = self.config
+        scale = c.typical_atoms**-0.5 if c.normalisation == "constant" else 0.0
+        return _Program(
+            channels=c.channels, rounds=c.rounds, functions=c.functions, elements=len(c.elements),
+            threads=torch.get_num_threads(), sharpness=c.sharpness, decay=DECAY, scale=scale,
+            weights=ctypes.addressof(weights),
+        )  # fmt: skip
+
+    def space(self, size: int) -> Tensor:
+        """Work space, reused if it is large enough: new memory costs more than what is done with it."""
+        if self._space is None or self._space.numel() < size:
+            self._space = _empty(size)
+        return self._space
+
+
+class _Work:
+    """A batch with the arrays in which the C++ code works on it."""
+
+    def __init__(
+        self,
+        engine: CompiledEngine,
+        weights: CompiledWeights,
+        numbers: Tensor,
+        positions: Tensor,
+        forces: bool,
+        keep: bool,
+    ) -> None:
+        self.engine, self.weights = engine, weights
+        self.structures, self.atoms = numbers.shape
+        _check_shape("positions", positions, (*numbers.shape, 3))
+        self.atomic = positions.new_zeros(numbers.shape)
+        self.forces = torch.zeros_like(positions, memory_format=torch.contiguous_format)
+        self.arrays = {
+            "numbers": numbers.to(torch.int64).contiguous(), "positions": positions.contiguous(),
+            "known": weights.parameters["elements"], "mu": weights.parameters["mu"],
+            "packed": engine.packed(weights), "atomic": self.atomic, "found": self.forces,
+        }  # fmt: skip
+        self.p = p = engine.program(weights.pointers)
+        p.atoms, p.structures, p.keep, p.forces = self.atoms, self.structures, keep, forces
+        size = _library().geomatt_space(ctypes.byref(p))
+        spaces = self.structures if keep else min(p.threads, self.structures)
+        self._point(space=engine.space(spaces * size), **self.arrays)
+        _library().geomatt_evaluate(ctypes.byref(p))
+
+    def gradient(self, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+        """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3)."""
+        if by_forces is None:
+            by_forces = torch.zeros_like(self.forces)
+        _check_shape("slopes of the loss", by_energy, (self.structures,))
+        _check_shape("slopes of the loss", by_forces, (self.structures, self.atoms, 3))
+        names = self.engine.names
+        sizes = [self.weights.parameters[name].numel() for name in names]
+        found = _empty(sum(sizes))[None]
+        by_weights = dict(zip(names, found[0].split(sizes), strict=True))
+        pointers = _Weights(*(by_weights[name].data_ptr() for name in NAMES.values()))
+        self.p.by_weights = ctypes.addressof(pointers)
+        self._point(by_energy=by_energy.float().contiguous(), by_forces=by_forces.float().contiguous())
+        _library().geomatt_gradient(ctypes.byref(self.p))
+        return found
+
+    def _point(self, **arrays: Tensor) -> None:
+        """Set pointers of the program, and keep the arrays alive."""
+        self.arrays |= arrays
+        for name, array in arrays.items():
+            setattr(self.p, name, array.data_ptr())
+
+
+def _empty(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.float32, device="cpu")
+
+
+def _library() -> ctypes.CDLL:
+    found = library(CODE)
+    if found is None:
+        raise RuntimeError("the C++ library is not available; ask CompiledEngine.serves first")
+    found.geomatt_space.restype = found.geomatt_packed.restype = ctypes.c_int64
+    return found
+
+
+def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
+    """The C++ code would read beyond the end."""
+    if array.shape != shape:
+        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")
