@@ -8,4 +8,4 @@ from scripts_path import load_script
 
 @pytest.mark.parametrize("members", [0, 2])
 def test_killed_runs_resume_bit_by_bit(tmp_path, members):
-    assert load_script("kill_test").kill_test(tmp_path, 1, members, epochs=150) == 0
+    assert load_script("kill_test").kill_test(tmp_path, 1, members, epochs=60) == 0

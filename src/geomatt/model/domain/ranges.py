@@ -121,11 +121,13 @@ class MoleculeRanges(Ranges):
     def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
         order = self.order(numbers, distance)
         if order is None:
-            return PairLimits.none(
-                len(numbers),
-                f"{formula(numbers)} is not the molecule of the training data, {formula(self.numbers)}, "
-                "or has other bonds: ranges of its distances are not known.",
+            own, known = formula(numbers), formula(self.numbers)
+            what = (
+                f"This {own} has other bonds than the molecule of the training data"
+                if own == known
+                else f"{own} is not the molecule of the training data, {known}"
             )
+            return PairLimits.none(len(numbers), f"{what}: ranges of its distances are not known.")
         pair = self.classes[np.ix_(order, order)]
         found = PairLimits.none(len(numbers), "")
         found.lower[pair >= 0] = self.shortest[pair[pair >= 0]]
