@@ -222,13 +222,16 @@ def test_processes_that_start_at_once_compile_once(anew, monkeypatch, tmp_path):
     calls = tmp_path / "calls"
     calls.mkdir()
     compiler = tmp_path / "counting"
-    real = " ".join(native_library._compiler())
+    real = " ".join(native_library.compiler())
     compiler.write_text(
         f'#!/bin/sh\ncase "$*" in *native.cpp*) mktemp -p {calls} >/dev/null;; esac\nexec {real} "$@"\n'
     )
     compiler.chmod(0o700)
     monkeypatch.setenv("CXX", str(compiler))
-    code = "from geomatt.model.geometric_attention.cpu.engine import CODE; from geomatt.model.native.library import library; assert library(CODE) is not None"
+    code = (
+        "from geomatt.model.geometric_attention.cpu.engine import CODE; "
+        "from geomatt.model.native.library import library; assert library(CODE) is not None"
+    )
     processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", code]) for _ in range(4)]
     assert [p.wait(120) for p in processes] == [0] * 4
     assert len(list(calls.iterdir())) == 1
@@ -238,9 +241,9 @@ def test_processes_that_start_at_once_compile_once(anew, monkeypatch, tmp_path):
 @pytest.fixture
 def quickly(anew, monkeypatch):
     """As `anew`, with a copy of the library in place of compilation."""
-    compiled = native_library.library()._name
+    compiled = native_library.library(CODE)._name
 
-    def copy(compiler, flags, target):
+    def copy(compiler, flags, code, target):
         target.unlink(missing_ok=True)
         shutil.copyfile(compiled, target)
 
