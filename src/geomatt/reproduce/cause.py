@@ -137,8 +137,9 @@ class Cause(Experiment):
             distance = _mean(item["trained"][BY_DISTANCE]["correlation"] for item in rows.values())
             sentences.append(
                 f"Models `:{kind}`: the score of an attention matrix is {attention:+.3f} on average, that of "
-                f"all matrices together {score[BY_ATTENTION]:+.3f}, of inverse distance {score[BY_DISTANCE]:+.3f}, "
-                f"of the pairs' own effects {score[BY_EFFECT]:+.3f}, of random orders {score[BY_CHANCE]:+.3f}. "
+                f"all matrices together {score[BY_ATTENTION]:+.3f}, of inverse distance "
+                f"{score[BY_DISTANCE]:+.3f}, of the pairs' own effects {score[BY_EFFECT]:+.3f}, of random "
+                f"orders {score[BY_CHANCE]:+.3f}. "
                 f"{above} of {len(records)} matrices score higher than inverse distance; {usual} score "
                 f"higher than the same matrix in the median untrained network, {better} than in all of them. "
                 "The rank correlation with the effect of "
