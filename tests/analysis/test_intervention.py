@@ -11,7 +11,7 @@ from tiny_network import Tiny, TinyConfig
 
 from geomatt import Committee, GeomAttError, Potential, Structure, intervene, pair_effects, save
 from geomatt.analysis import DeletionCurve, deletion_curves, faithfulness
-from geomatt.analysis.deletion import DISTANCE, EFFECT, UNION, rank_correlation
+from geomatt.analysis.deletion import BY_ATTENTION, BY_DISTANCE, BY_EFFECT, rank_correlation
 from geomatt.data import Batch, ethanol
 from geomatt.model import Network, Normalisation, new_network
 from geomatt.model.autograd import AutogradEngine
@@ -224,8 +224,8 @@ def test_faithfulness_of_a_structure():
     model, frame = potential("geomatt"), ethanol()[0]
     found = {f.label: f for f in faithfulness(model, frame, random=2)}
     records = [r.label for r in model.network.attention(as_batch(frame))]
-    assert list(found) == [*records, UNION, DISTANCE, EFFECT, "random 1", "random 2"]
-    assert found[EFFECT].correlation == pytest.approx(1.0)
+    assert list(found) == [*records, BY_ATTENTION, BY_DISTANCE, BY_EFFECT, "random 1", "random 2"]
+    assert found[BY_EFFECT].correlation == pytest.approx(1.0)
     predicted = model.predict([frame])[0].forces
     for one in found.values():
         assert one.strongest.error[0] == pytest.approx(np.abs(predicted - frame.forces).mean(), rel=1e-9)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from geomatt.analysis.deletion import DISTANCE, EFFECT, RANDOM
+from geomatt.analysis import BY_CHANCE, BY_DISTANCE, BY_EFFECT
 from geomatt.reproduce import ExperimentSettings, get, run_experiment, silent
 
 
@@ -21,14 +21,14 @@ def test_quick_run_has_scores_and_controls(settings):
     trained = item["trained"]
     assert len(item["untrained"]) == 2
     assert all(one.keys() == trained.keys() for one in item["untrained"])
-    assert trained[EFFECT]["correlation"] == 1.0
+    assert trained[BY_EFFECT]["correlation"] == 1.0
     for row in trained.values():
         assert row["score"] == pytest.approx(row["strongest"] - row["weakest"], abs=2e-5)
         assert np.all(np.array(row["strongest_curve"]) < 1)
-    assert trained[EFFECT]["score"] > trained[RANDOM]["score"]
+    assert trained[BY_EFFECT]["score"] > trained[BY_CHANCE]["score"]
     names = [table.name for table in experiment.tables(result)]
     assert names == ["cause-fast-score", "cause-fast-correlation", "cause-fast-error", "left"]
-    assert f"of inverse distance {trained[DISTANCE]['score']:+.3f}" in experiment.summary(result)
+    assert f"of inverse distance {trained[BY_DISTANCE]['score']:+.3f}" in experiment.summary(result)
     assert run_experiment(experiment, settings, silent)["pieces"] == result["pieces"]  # computed once
 
 

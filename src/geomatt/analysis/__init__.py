@@ -15,7 +15,17 @@ if TYPE_CHECKING:
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
-    from geomatt.analysis.deletion import DeletionCurve, Faithfulness, deletion_curves, faithfulness
+    from geomatt.analysis.deletion import (
+        BY_ATTENTION,
+        BY_CHANCE,
+        BY_DISTANCE,
+        BY_EFFECT,
+        DELETED,
+        DeletionCurve,
+        Faithfulness,
+        deletion_curves,
+        faithfulness,
+    )
     from geomatt.analysis.drawing import (
         FAINT,
         INK,
@@ -34,6 +44,11 @@ if TYPE_CHECKING:
     from geomatt.analysis.projection import flat_view
 
 _MODULES = {
+    "BY_ATTENTION": "deletion",
+    "BY_CHANCE": "deletion",
+    "BY_DISTANCE": "deletion",
+    "BY_EFFECT": "deletion",
+    "DELETED": "deletion",
     "FAINT": "drawing",
     "INK": "drawing",
     "SERIES": "drawing",

@@ -20,9 +20,9 @@ from geomatt.analysis.intervention import PairEffects, pair_effects, root_mean_s
 from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.model import AnyPotential, load
 
-FRACTIONS = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of all pairs, switched off
-UNION = "all attention"  # a pair by its largest coefficient, each record divided by its largest
-DISTANCE, EFFECT, RANDOM = "1 / distance", "effect of the pair", "random"  # controls
+DELETED = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of all pairs, switched off
+BY_ATTENTION = "all attention"  # a pair by its largest coefficient, each record divided by its largest
+BY_DISTANCE, BY_EFFECT, BY_CHANCE = "1 / distance", "effect of the pair", "random"  # controls
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def faithfulness(
     model: Model,
     atoms: Structure | AtomsLike,
     *,
-    fractions: Sequence[float] = FRACTIONS,
+    fractions: Sequence[float] = DELETED,
     random: int = 3,
     seed: int = 0,
 ) -> list[Faithfulness]:
@@ -85,7 +85,7 @@ def deletion_curves(
     potential: AnyPotential,
     structure: Structure,
     rankings: Mapping[str, np.ndarray],
-    fractions: Sequence[float] = FRACTIONS,
+    fractions: Sequence[float] = DELETED,
     effects: PairEffects | None = None,
 ) -> list[Faithfulness]:
     """Deletion curves of `rankings` by name, each (N, N) and symmetric: larger is stronger."""
@@ -142,9 +142,9 @@ def _rankings(
     size, rng = len(structure), np.random.default_rng(seed)
     found = {record.label: symmetrised(record.matrix) for record in attention(potential, structure)}
     if found:
-        found[UNION] = np.max([matrix / (matrix.max() or 1.0) for matrix in found.values()], axis=0)
-    found[DISTANCE] = 1.0 / (distances(structure) + np.eye(size))
-    found[EFFECT] = effects.forces
+        found[BY_ATTENTION] = np.max([matrix / (matrix.max() or 1.0) for matrix in found.values()], axis=0)
+    found[BY_DISTANCE] = 1.0 / (distances(structure) + np.eye(size))
+    found[BY_EFFECT] = effects.forces
     for number in range(random):
-        found[f"{RANDOM} {number + 1}"] = symmetrised(rng.random((size, size)))
+        found[f"{BY_CHANCE} {number + 1}"] = symmetrised(rng.random((size, size)))
     return found

@@ -12,8 +12,18 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from geomatt.analysis import FAINT, SERIES, Faithfulness, faithfulness, new_figure
-from geomatt.analysis.deletion import DISTANCE, EFFECT, FRACTIONS, RANDOM, UNION
+from geomatt.analysis import (
+    BY_ATTENTION,
+    BY_CHANCE,
+    BY_DISTANCE,
+    BY_EFFECT,
+    DELETED,
+    FAINT,
+    SERIES,
+    Faithfulness,
+    faithfulness,
+    new_figure,
+)
 from geomatt.data import Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential, fingerprint, load
@@ -55,7 +65,7 @@ class Cause(Experiment):
                     "data": dataset.fingerprint(),
                     "frames": frames,
                     "untrained": untrained,
-                    "fractions": FRACTIONS,
+                    "fractions": DELETED,
                     "random": RANDOM_ORDERS,
                 }
                 found = None if model is None else pieces.find(name, inputs)
@@ -75,7 +85,7 @@ class Cause(Experiment):
                 "frames": frames,
                 "untrained": untrained,
                 "random": RANDOM_ORDERS,
-                "fractions": FRACTIONS,
+                "fractions": DELETED,
                 "stand_in": stand_in,
             },
             "data": {
@@ -114,7 +124,7 @@ class Cause(Experiment):
             records = [(item, label) for item in rows.values() for label in _records(item)]
             score = {c: _mean(item["trained"][c]["score"] for item in rows.values()) for c in _common(rows)}
             above = sum(
-                item["trained"][label]["score"] > item["trained"][DISTANCE]["score"]
+                item["trained"][label]["score"] > item["trained"][BY_DISTANCE]["score"]
                 for item, label in records
             )
             margins = [
@@ -124,11 +134,12 @@ class Cause(Experiment):
             usual, better = sum(np.median(m) > 0 for m in margins), sum(m.min() > 0 for m in margins)
             attention = _mean(item["trained"][label]["score"] for item, label in records)
             correlation = _mean(item["trained"][label]["correlation"] for item, label in records)
-            distance = _mean(item["trained"][DISTANCE]["correlation"] for item in rows.values())
+            distance = _mean(item["trained"][BY_DISTANCE]["correlation"] for item in rows.values())
             sentences.append(
                 f"Models `:{kind}`: the score of an attention matrix is {attention:+.3f} on average, that of "
-                f"all matrices together {score[UNION]:+.3f}, of inverse distance {score[DISTANCE]:+.3f}, of "
-                f"the pairs' own effects {score[EFFECT]:+.3f}, of random orders {score[RANDOM]:+.3f}. "
+                f"all matrices together {score[BY_ATTENTION]:+.3f}, of inverse distance "
+                f"{score[BY_DISTANCE]:+.3f}, of the pairs' own effects {score[BY_EFFECT]:+.3f}, of random "
+                f"orders {score[BY_CHANCE]:+.3f}. "
                 f"{above} of {len(records)} matrices score higher than inverse distance; {usual} score "
                 f"higher than the same matrix in the median untrained network, {better} than in all of them. "
                 "The rank correlation with the effect of "
@@ -186,7 +197,7 @@ def summarised(frames: Sequence[Sequence[Faithfulness]]) -> dict[str, dict[str, 
     groups: dict[str, list[Faithfulness]] = {}
     for frame in frames:
         for found in frame:
-            label = RANDOM if found.label.startswith(f"{RANDOM} ") else found.label
+            label = BY_CHANCE if found.label.startswith(f"{BY_CHANCE} ") else found.label
             groups.setdefault(label, []).append(found)
     return {
         label: {
@@ -218,7 +229,9 @@ def _mean(values: Iterable[float]) -> float:
 
 def _records(item: Mapping[str, Any]) -> list[str]:
     """The rankings that are attention matrices."""
-    return [label for label in item["trained"] if label not in (UNION, DISTANCE, EFFECT, RANDOM)]
+    return [
+        label for label in item["trained"] if label not in (BY_ATTENTION, BY_DISTANCE, BY_EFFECT, BY_CHANCE)
+    ]
 
 
 def _common(rows: Mapping[str, Any]) -> list[str]:
@@ -237,7 +250,7 @@ def _table(
         ["pairs ranked by", *(title(m) for m in rows)],
         [[label, *(cell(item, label) for item in rows.values())] for label in labels],
         note,
-        strong=frozenset(r for r, label in enumerate(labels) if label in (DISTANCE, EFFECT, RANDOM)),
+        strong=frozenset(r for r, label in enumerate(labels) if label in (BY_DISTANCE, BY_EFFECT, BY_CHANCE)),
     )
 
 
@@ -276,9 +289,9 @@ def _error_table(result: Mapping[str, Any], kind: str) -> ResultTable:
         return NOT_RUN if first is None else f"{first[where]:.1f} / {last[where]:.1f}"
 
     intact = ", ".join(
-        f"{title(m)} {item['trained'][DISTANCE]['strongest_error'][0]:.2f}"
+        f"{title(m)} {item['trained'][BY_DISTANCE]['strongest_error'][0]:.2f}"
         for m, item in result["rows"][kind].items()
-        if item["trained"][DISTANCE]["strongest_error"] is not None
+        if item["trained"][BY_DISTANCE]["strongest_error"] is not None
     )
     note = (
         f"MAE of forces against the labels, kcal/mol/Å, with {100 * SHOWN:.0f} % of the pairs deleted: the "
@@ -291,7 +304,7 @@ def _figure(rows: Mapping[str, Any], fractions: Sequence[float]) -> Any:
     """Deletion curves, the strongest pairs first and the weakest first."""
     figure = new_figure(7.2, 2.9)
     axes = figure.subplots(1, 2, sharey=True)
-    colours = dict(zip((UNION, DISTANCE, EFFECT, RANDOM), SERIES, strict=False))
+    colours = dict(zip((BY_ATTENTION, BY_DISTANCE, BY_EFFECT, BY_CHANCE), SERIES, strict=False))
     for axis, end in zip(axes, ("strongest", "weakest"), strict=True):
         for label in _common(rows):
             curve = np.mean([item["trained"][label][f"{end}_curve"] for item in rows.values()], axis=0)
