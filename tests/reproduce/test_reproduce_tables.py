@@ -143,6 +143,7 @@ def test_a_run_stopped_at_the_deadline_continues(tiny):
     assert "CC0" in record["licence"]
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model is not clearly better")
 def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
     settings = ExperimentSettings(quick=True, out=tiny.out, data=data, parts=("234", "222"))
     table3 = get("table3")

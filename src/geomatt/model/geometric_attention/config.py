@@ -37,7 +37,7 @@ class GeometricAttentionConfig(NetworkConfig):
             )
         require_range(self, 1e-3, 1e6, "gamma")
         require_range(self, 1e-3, 1e3, "d_max", "spacing")
-        if not 1 <= self.basis_size <= MOST_FUNCTIONS:
+        if self.spacing > self.d_max or not 1 <= self.basis_size <= MOST_FUNCTIONS:
             raise GeomAttError(
                 f"`d_max` {self.d_max:g} Å with `spacing` {self.spacing:g} Å needs {self.basis_size:,} basis "
                 f"functions; choose them so that there are 1 to {MOST_FUNCTIONS:,}."
