@@ -82,7 +82,11 @@ struct Structure {
 
     struct Tile { int i, rows; long first; int pairs; };
 
-    int tiles() const { return n ? (n + high() - 1) / high() : 0; }
+    // As many for each thread, where threads share a structure; results do not depend on it.
+    int tiles() const {
+        const int share = p.structures < p.threads ? p.threads : 1, rows = (n + high() - 1) / high();
+        return std::min(n, (rows + share - 1) / share * share);
+    }
     int high() const { return std::max(1, 42 / n); }  // rows of a tile: some 42 pairs keep registers and cache full
     Tile tile(int k) const {
         const int i = long(n) * k / tiles(), end = long(n) * (k + 1) / tiles();
