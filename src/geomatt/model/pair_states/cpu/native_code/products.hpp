@@ -161,7 +161,8 @@ template <int R, int S> static void atoms_block(int count, const Strides& s, Fac
     sums.store(out);
 }
 
-template <int R> static void atoms_block(int across, int count, const Strides& s, Factors one, Factors two, float* out) {
+template <int R>
+static void atoms_block(int across, int count, const Strides& s, Factors one, Factors two, float* out) {
     switch (across) {
         case 1: return atoms_block<R, 1>(count, s, one, two, out);
         case 2: return atoms_block<R, 2>(count, s, one, two, out);
