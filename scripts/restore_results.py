@@ -78,6 +78,7 @@ def restore_dna(settings: ExperimentSettings, result: Mapping[str, Any]) -> int:
         require(stored == config, f"the {recipe} recipe")
         for split, value in row.items():
             name = f"{split}-{recipe}"
+            value.pop("untrained", None)  # of one network only, in older results
             pieces.put(name, dna.dna_inputs(config, about, split, dna.FULL), value, result["pieces"][name])
     return sum(len(row) for row in result["rows"].values())
 

@@ -1,4 +1,4 @@
-"""What all tests share."""
+"""Fixtures and helpers of all tests."""
 
 import os
 from pathlib import Path

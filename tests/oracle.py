@@ -1,4 +1,4 @@
-"""The equations of the paper written out term by term in float64, with loops: slow, and easy to trust.
+"""The equations of the paper written out term by term in float64, with loops: slow and easy to check.
 
 It shares no code with the package. Every fast path is held against it.
 """
@@ -10,10 +10,11 @@ import math
 import torch
 
 
-def oracle_energy(weights, config, numbers, positions):
+def oracle_energy(weights, config, numbers, positions, off=()):
     """Sum of normalised atomic energies, and alpha[stream][layer], of one structure without padding.
 
-    `weights` is a state dict; positions (N, 3) may require gradients.
+    `weights` is a state dict; positions (N, 3) may require gradients; `off`: pairs without overlaps, as
+    (layer, i, j).
     """
     w = {name: value.double() for name, value in weights.items() if value.is_floating_point()}
     r = positions.double()
@@ -43,6 +44,8 @@ def oracle_energy(weights, config, numbers, positions):
                 k = w[f"overlaps.{s}.k"][layer, m] if config.bias else 0.0
                 left = big_q @ at_zero + q
                 pairs.append([[left * (big_k @ basis[i][j] + k) for j in range(n)] for i in range(n)])
+                for i, j in ((i, j) for at, i, j in off if at == layer):
+                    pairs[-1][i][j] = torch.zeros_like(left)
             chain = pairs[0]
             for step in pairs[1:]:
                 chain = [

@@ -1,4 +1,4 @@
-"""The layout the docs promise: imports go one way, and nothing of anyone's machine is in the repository."""
+"""The layout of the package: direction of imports, public names, no paths of users in committed results."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_results_name_no_folders(file):
     assert not [s for s in strings(json.loads(file.read_text(encoding="utf-8"))) if s.startswith("/")]
 
 
-def test_a_source_tree_knows_its_version_without_being_installed(monkeypatch):
+def test_version_of_a_source_tree_that_is_not_installed(monkeypatch):
     def missing(name):
         raise PackageNotFoundError(name)
 

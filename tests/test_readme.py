@@ -1,4 +1,4 @@
-"""What the README shows must run, and what it states must come from a result file."""
+"""The README: its examples run, its commands and links exist, its figures match the result file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_the_python_example_runs(tmp_path):
+def test_python_example_runs(tmp_path):
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     network = small_network(dtype=torch.float32)
     save(Potential(network, Normalisation(-100.0, 1.0)), tmp_path / "runs/mine/model.safetensors")
@@ -32,7 +32,7 @@ def test_the_python_example_runs(tmp_path):
     assert "('k=2 layer 1', (3, 3))" in answer.stdout
 
 
-def test_every_command_it_names_exists():
+def test_commands_exist():
     commands = set(
         re.findall(r"geomatt (\w[\w-]*)", "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)))
     )
@@ -40,7 +40,7 @@ def test_every_command_it_names_exists():
     assert commands <= set(typer.main.get_command(app).commands)
 
 
-def test_the_demo_figures_are_those_of_the_result_file():
+def test_demo_figures_match_the_result_file():
     from scripts_path import load_script
 
     update = load_script("update_readme")
@@ -48,12 +48,12 @@ def test_the_demo_figures_are_those_of_the_result_file():
     assert update.with_demo(README, result) == README
 
 
-def test_links_lead_somewhere():
+def test_links_exist():
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
 
 
-def test_the_demo_command(tmp_path):
+def test_demo_command(tmp_path):
     command = [sys.executable, "-m", "geomatt", "demo", "--epochs", "1", "--md-steps", "5"]
     for name in ("geomatt-demo", "geomatt-demo-2"):  # a second demo leaves the first alone
         answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)

@@ -1,4 +1,4 @@
-"""A network in thirty lines, to show what one must have."""
+"""A minimal network in thirty lines."""
 
 from __future__ import annotations
 

@@ -14,12 +14,12 @@ from geomatt.errors import GeomAttError
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.analysis import attention
-    from geomatt.data import Dataset, Structure, read
+    from geomatt.analysis import attention, intervene, pair_effects
+    from geomatt.data import Dataset, Split, Structure, blocked_split, random_split, read
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, Potential, load, save
     from geomatt.simulation.calculator import GeomAttCalculator
-    from geomatt.training import TrainConfig, train
+    from geomatt.training import TrainConfig, TrainResult, resolve, train, train_members
 
 
 def _version() -> str:
@@ -37,14 +37,22 @@ _MODULES = {
     "Dataset": "data.structures",
     "GeomAttCalculator": "simulation.calculator",
     "Potential": "model",
+    "Split": "data.splits",
     "Structure": "data.structures",
     "TrainConfig": "training",
+    "TrainResult": "training",
     "attention": "analysis",
+    "blocked_split": "data.splits",
     "evaluate": "evaluation",
+    "intervene": "analysis",
     "load": "model",
+    "pair_effects": "analysis",
+    "random_split": "data.splits",
     "read": "data",
+    "resolve": "training",
     "save": "model",
     "train": "training",
+    "train_members": "training",
 }
 
 __all__ = ["GeomAttError", "__version__", *_MODULES]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def cache_directory() -> Path:
-    """$GEOMATT_CACHE if set, otherwise the platform's usual cache directory."""
+    """$GEOMATT_CACHE if set, otherwise the usual cache directory of the platform."""
     if chosen := os.environ.get("GEOMATT_CACHE"):
         return Path(chosen).expanduser()
     if sys.platform == "win32":

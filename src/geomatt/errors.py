@@ -1,4 +1,4 @@
-"""The one exception a user is meant to see."""
+"""The exception for errors the user can fix."""
 
 
 class GeomAttError(Exception):

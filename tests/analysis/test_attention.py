@@ -66,7 +66,7 @@ def test_records_are_the_oracles_matrices():
         np.testing.assert_allclose(record.matrix, alpha, atol=1e-12)
 
 
-def test_what_may_be_asked(tmp_path):
+def test_accepted_models_and_structures(tmp_path):
     ase = pytest.importorskip("ase")
     potential, molecule = make(), methanol()
     one = attention(potential, molecule)
@@ -114,7 +114,7 @@ def test_scores_by_hand():
         average_precision(np.zeros(3, bool), np.arange(3))
 
 
-def test_a_matrix_that_knows_the_bonds_scores_one():
+def test_bond_matrix_has_perfect_scores():
     molecule = methanol()
     matrix = -bond_matrix(molecule).astype(float) + 9.0 * np.eye(6)  # sign and diagonal do not matter
     knowing, control = bond_scores([AttentionRecord(2, 0, 0, matrix)], molecule)

@@ -1,4 +1,4 @@
-"""The benchmark: its baselines are right, its counts add up, and a quick run gives all it promises."""
+"""The benchmark: baselines, counts of operations, timing, and a quick run of all suites."""
 
 import dataclasses
 import importlib.util
@@ -61,7 +61,7 @@ def test_operations_of_the_paper_model():
     assert all(twice[part] == (1 if part == "Adam" else 2) * once[part] for part in once)
 
 
-def test_work_is_counted_where_somebody_has_counted_it():
+def test_networks_without_counts_have_no_floor():
     network = new_network("geomatt", {"layers": 1}, (1,))
     work = work_of(network, "training_step", 3, 2)
     assert work is not None
@@ -77,7 +77,7 @@ def test_floor_is_the_larger_limit():
     assert ceilings.floor(Work({"a": 100.0, "b": 100.0}, {"x": 10.0}).share(4)) == 0.5
 
 
-def test_check_knows_its_direction():
+def test_checks_of_upper_and_lower_targets():
     assert Check("time", 1.0, 2.0, at_most=True).met
     assert not Check("times faster", 1.0, 2.0, at_most=False).met
 
@@ -226,7 +226,7 @@ def test_fast_engine_and_automatic_differentiation_learn_the_same(tmp_path):
         scaling_plot([found], tmp_path / "scaling.png")
 
 
-def test_row_in_the_file_carries_its_verdict(tmp_path):
+def test_result_file_contains_checks_of_rows(tmp_path):
     row = BenchRow(
         "train", "step", Timing("geomatt", (1.0,)), Timing("x", (3.0,)), [Check("a", 3.0, 2.0, False)]
     )

@@ -37,6 +37,14 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+def test_notes_name_options_of_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "spin.xyz"
+    file.write_text("1\nspin=1 energy=-13.6\nH 0 0 0\n")
+    done = run("info", file, "--energy-unit", "eV", "--length-unit", "Ang")
+    assert done.returncode == 0, done.stderr
+    assert "give --key multiplicity=spin" in flat(done.stdout)
+
+
 def test_info() -> None:
     result = run("info", "embedded/ethanol")
     assert result.returncode == 0, result.stderr
@@ -88,7 +96,7 @@ def test_force_unit(tmp_path: Path, file: Path) -> None:
         assert np.allclose(new["F"], old["F"] * 0.0433641)
 
 
-def test_convert_spares_its_input(tmp_path: Path, file: Path) -> None:
+def test_convert_does_not_overwrite_its_input(tmp_path: Path, file: Path) -> None:
     before = file.read_bytes()
     link = tmp_path / "link.npz"
     link.symlink_to(file)

@@ -8,7 +8,7 @@ import types
 
 import numpy as np
 import pytest
-from training_toy import history, npz
+from training_toy import history, npz, springs
 
 from geomatt.cli import main
 from geomatt.cli.train_display import live_progress
@@ -72,6 +72,7 @@ def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
     assert "batch was 8 and is now 4" in err
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_members_and_transfer(geomatt, data, tmp_path):
     run = tmp_path / "run"
     status, out, err = geomatt("train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3)
@@ -95,6 +96,7 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     assert len(history(tmp_path / "moved")) == 2
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
     status, _, err = geomatt(
         "transfer", "md17/ethanol:fast", "embedded/ethanol", "--out", tmp_path / "moved", *SIZES,
@@ -150,21 +152,66 @@ def test_index_files_keys_and_references(geomatt, tmp_path):
         (["--reference", "H=x"], "--reference"),
         (["--reference", "Xx=1"], "Xx"),
         (["--recipe", "slow"], "fast"),
-        (["--device", "abacus"], "device"),
+        (["--device", "abacus"], "--device 'abacus'"),
+        (["--device", "mps"], "does not compute on --device 'mps'"),
+        (["--device", "cuda:9999"], "--device"),
+        (["--d-max", "nan"], "--d-max must be from 0.001 to 1000, not nan"),
+        (["--d-max", "1e9"], "--d-max must be from"),
+        (["--d-max", "1000", "--spacing", "0.001"], "1,000,000 basis functions"),
+        (["--spacing", "1e-6"], "--spacing must be from"),
+        (["--features", "100000"], "--features must be from 1 to 10000"),
+        (["--features", "10000", "--layers", "100", "--dtype", "float64"], "Choose a smaller network"),
+        (["--gamma", "nan"], "--gamma must be from"),
         (["--checkpoint-every", "-1"], "--checkpoint-every"),
         (["--unit", "calories"], "unit"),
         (["--resume"], "no run to resume"),
         (["--config", "absent.toml"], "absent.toml"),
     ],
 )
-def test_mistakes_are_explained(geomatt, data, tmp_path, arguments, message):
+def test_invalid_arguments_give_clear_messages(geomatt, data, tmp_path, arguments, message):
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *TINY, *arguments)
     assert status == 1
     assert message in err
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
-def test_bad_files_and_places(geomatt, data, tmp_path):
+def test_places_that_are_not_runs(geomatt, data, tmp_path):
+    for resume in ([], ["--resume"]):
+        status, _, err = geomatt("train", data, "--out", data, *SIZES, *TINY, *resume)
+        assert status == 1
+        assert "is a file" in err
+    status, _, err = geomatt("train", "--out", tmp_path, "--resume")
+    assert status == 1
+    assert "no run to resume" in err
+
+
+@pytest.mark.filterwarnings("always:.*outliers")
+def test_outliers_are_dropped_on_request(geomatt, tmp_path):
+    _, energies, forces = springs([6, 1, 1, 8], 40)
+    energies[3] += 100.0
+    forces[7] *= 1e4
+    data = npz(tmp_path / "data.npz", E=energies, F=forces)
+    common = ("train", data, "--drop-outliers", *TINY, "--epochs", 1)
+    status, _, err = geomatt(*common, "--out", tmp_path / "run", "--train", 30, "--val", 8)
+    assert status == 0, err
+    assert "2 outliers are left out (3: energy +" in err
+    assert "None" not in err
+    assert "All structures were used" in err
+    assert read_settings(tmp_path / "run" / "config.toml")["drop_outliers"] is True
+    record = load(tmp_path / "run").record
+    assert record["data"]["structures"] == 38
+    files = {"train": range(20), "val": range(20, 30), "test": range(30, 40)}
+    for name, numbers in files.items():
+        (tmp_path / f"{name}.txt").write_text("\n".join(map(str, numbers)))
+    indices = [x for name in files for x in (f"--{name}-indices", tmp_path / f"{name}.txt")]
+    status, _, err = geomatt(*common, "--out", tmp_path / "indices", *indices)
+    assert status == 0, err
+    assert load(tmp_path / "indices").record["split"]["train"] == "0-2,4-6,8-19"
+    status, _, err = geomatt("train", "--out", tmp_path / "indices", "--resume")
+    assert status == 0, err
+
+
+def test_bad_files_and_folders(geomatt, data, tmp_path):
     status, _, err = geomatt("train", tmp_path / "absent.npz", "--out", tmp_path / "run")
     assert status == 1
     assert "absent.npz" in err

@@ -13,7 +13,7 @@ import torch
 from authors_checkpoint import write_checkpoint
 from typer.testing import CliRunner
 
-from geomatt import Dataset, GeomAttError, Potential, Structure, load, save
+from geomatt import Dataset, GeomAttError, Potential, Structure, __version__, load, save
 from geomatt.cli import app
 from geomatt.data import write
 from geomatt.model import Normalisation
@@ -76,6 +76,17 @@ def test_info(place):
     assert "committee of 2" in run("info", place / "run")
     with pytest.raises(GeomAttError, match="no model file"):
         run("info", place / "none.safetensors")
+
+
+def test_version_and_system():
+    assert run("--version").strip() == f"geomatt {__version__}"
+    rows = json.loads(run("info", "--system", "--json"))
+    assert rows["torch"] == torch.__version__
+    assert f"{torch.get_num_threads()} thread" in rows["processor"]
+    assert {"GPU", "geomatt: compiler", "geomatt: compiled code"} <= rows.keys()
+    assert "processor" in run("info", "--system")
+    with pytest.raises(GeomAttError, match="Which model"):
+        run("info")
 
 
 def test_evaluate(place, data):

@@ -1,4 +1,4 @@
-"""Damaged and hostile files: an error or a valid result, never more."""
+"""Damaged and hostile files give a GeomAttError or a valid result, within limits of time and memory."""
 
 from __future__ import annotations
 

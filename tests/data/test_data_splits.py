@@ -18,7 +18,7 @@ SIZES = st.tuples(st.integers(1, 60), st.integers(0, 30), st.one_of(st.none(), s
 
 
 @given(sizes=SIZES, extra=st.integers(0, 100), seed=st.integers(0, 99), kind=KINDS)
-def test_sizes_are_as_asked_and_sets_are_disjoint(
+def test_sizes_are_as_requested_and_sets_are_disjoint(
     sizes: tuple[int, int, int | None], extra: int, seed: int, kind: str
 ) -> None:
     train, validation, test = sizes

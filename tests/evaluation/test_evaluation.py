@@ -1,4 +1,4 @@
-"""Errors of a model on data: the numbers, what is left out, and what is written."""
+"""Errors of a model on data: values, frames left out, and files written."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def data(potential, forces=True, energies=True) -> Dataset:
     return Dataset.from_structures(structures, name="toy")
 
 
-def test_errors_are_the_ones_put_in():
+def test_known_errors_are_reproduced():
     potential = make()
     result = evaluate(potential, data(potential))
     assert result.overall.structures == 6
@@ -153,7 +153,7 @@ def test_parity_plot(tmp_path):
         parity_plot(result, tmp_path / "none" / "parity.png")
 
 
-def test_unknown_element_says_so():
+def test_unknown_element_is_refused():
     potential = make()
     other = Dataset.from_structures([Structure(np.array([7]), np.zeros((1, 3)), energy=0.0)])
     with pytest.raises(GeomAttError, match="not trained on"):

@@ -64,7 +64,7 @@ def test_the_grid_is_the_authors_own(fixture):
 
 
 @pytest.mark.parametrize("orders", [(2,), (3,), (4,), (5,), (2, 3, 4, 5), (2, 2, 2)])
-def test_every_order_lands_in_its_place(tmp_path, orders):
+def test_parameters_of_every_order_are_assigned_correctly(tmp_path, orders):
     """The oracle, fed from the checkpoint by name here, and the imported potential say the same."""
     tensors, hyper = write_checkpoint(tmp_path, orders)
     potential = import_authors(tmp_path, elements=["C", "H"], normalisation=UNIT).to(dtype=torch.float64)

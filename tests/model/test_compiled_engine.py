@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import os
+import shutil
 import stat
 import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -107,7 +111,7 @@ def test_gradient_of_a_loss_of_energies_alone():
     assert_same(config, got, wanted)
 
 
-def test_nan_stays_nan_and_distant_atoms_feel_nothing():
+def test_nan_propagates_and_distant_atoms_have_zero_force():
     config, parameters = make((2, 3), 32)
     numbers, positions = structures(6)
     engine = CompiledEngine(config)
@@ -186,7 +190,7 @@ def test_precisions_are_not_mixed():
         Evaluator(network)(Batch(numbers, positions.float()))
 
 
-def test_evaluations_use_it():
+def test_potential_uses_the_compiled_engine():
     network = small_network(orders=(2, 3, 4), overlap_features=64, dtype=torch.float32)
     numbers, positions = structures(8)
     batch = Batch(numbers, positions.float())
@@ -212,6 +216,74 @@ def test_library_is_compiled_once_and_cached(anew, monkeypatch, tmp_path):
     (kept,) = (tmp_path / "cache" / "native").iterdir()
     monkeypatch.setattr(native_library, "_compile", lambda *given: pytest.fail("compiled again"))
     assert anew()._name == str(kept)
+
+
+def test_processes_that_start_at_once_compile_once(anew, monkeypatch, tmp_path):
+    calls = tmp_path / "calls"
+    calls.mkdir()
+    compiler = tmp_path / "counting"
+    real = " ".join(native_library.compiler())
+    compiler.write_text(
+        f'#!/bin/sh\ncase "$*" in *native.cpp*) mktemp -p {calls} >/dev/null;; esac\nexec {real} "$@"\n'
+    )
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    code = (
+        "from geomatt.model.geometric_attention.cpu.engine import CODE; "
+        "from geomatt.model.native.library import library; assert library(CODE) is not None"
+    )
+    processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", code]) for _ in range(4)]
+    assert [p.wait(120) for p in processes] == [0] * 4
+    assert len(list(calls.iterdir())) == 1
+    assert [p.suffix for p in (tmp_path / "cache" / "native").iterdir()] == [".so"]
+
+
+@pytest.fixture
+def quickly(anew, monkeypatch):
+    """As `anew`, with a copy of the library in place of compilation."""
+    compiled = native_library.library(CODE)._name
+
+    def copy(compiler, flags, code, target):
+        target.unlink(missing_ok=True)
+        shutil.copyfile(compiled, target)
+
+    monkeypatch.setattr(native_library, "_compile", copy)
+    return anew
+
+
+def test_code_of_other_owners_is_refused(quickly, monkeypatch, tmp_path):
+    anew = quickly
+    anew()
+    folder = tmp_path / "cache" / "native"
+    (kept,) = folder.iterdir()
+    content, me = kept.read_bytes(), os.getuid()
+    kept.unlink()
+    kept.write_bytes(content + b"altered")
+    kept.chmod(0o666)
+    assert isinstance(anew(), ctypes.CDLL)  # compiled again, in place of the other file
+    assert kept.read_bytes() == content
+    folder.chmod(0o777)
+    with pytest.warns(RuntimeWarning, match="can be written by any user"):
+        assert anew() is None
+    folder.chmod(0o700)
+    monkeypatch.setattr(os, "getuid", lambda: me + 1)
+    with pytest.warns(RuntimeWarning, match="belongs to another user"):
+        assert anew() is None
+
+
+def test_old_code_is_removed(quickly, tmp_path):
+    folder = tmp_path / "cache" / "native"
+    folder.mkdir(mode=0o700, parents=True)
+    old, recent, unfinished = folder / "a.so", folder / "b.so", folder / "tmp1"
+    unfinished.mkdir()
+    for path, days in ((old, 91), (recent, 80), (unfinished, 2)):
+        if path.suffix:
+            path.write_bytes(b"")
+        os.utime(path, (time.time() - days * 86400,) * 2)
+    quickly()
+    assert not old.exists()
+    assert not unfinished.exists()
+    assert recent.exists()
 
 
 def test_library_without_openmp_uses_its_own_threads(anew, monkeypatch):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import time
 
 import numpy as np
 import pytest
 import torch
+from conftest import small_network
 from hypothesis import given
 from hypothesis import strategies as st
 
 from geomatt import Dataset, GeomAttError, Structure
-from geomatt.data import ethanol
+from geomatt.data import concatenate, dimer, ethanol
 from geomatt.data.batch import Batch, collate
 from geomatt.data.bonds import TOLERANCE, bond_matrix, distances
+from geomatt.model import Normalisation, Potential
 from geomatt.model.domain import (
     Domain,
     ElementRanges,
@@ -24,6 +27,7 @@ from geomatt.model.domain import (
     measure,
     warning,
 )
+from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.domain.graph import match, pair_classes, separations
 from geomatt.model.domain.measure import SQUEEZED, STRETCHED
 from geomatt.model.domain.ranges import CONTACT
@@ -210,7 +214,7 @@ def test_ranges_in_a_file():
         Domain.from_dict({"ranges": domain.ranges.to_dict()})
 
 
-def test_aspirin_is_compact():
+def test_size_of_stored_ranges_of_aspirin():
     numbers, linked = graph(*ASPIRIN)
     positions = np.random.default_rng(0).normal(size=(3, 21, 3))
     mean = np.where(linked, 1.0, 5.0)
@@ -224,7 +228,7 @@ def domain_excess(domain, data):
     return domain.outside(collate(data, torch.float64)).excess
 
 
-def test_atoms_in_another_order():
+def test_limits_of_atoms_in_another_order():
     data = ethanol()[:20]
     domain = Domain.measure(data)
     frame = data[3]
@@ -259,7 +263,7 @@ def test_another_molecule_has_no_limits():
     assert domain.ranges.bonds(ether.numbers, distances(ether)).pairs.shape == (0, 2)
 
 
-def test_a_distorted_training_molecule_is_still_itself():
+def test_distorted_training_molecule_is_recognised():
     domain = Domain.measure(ethanol()[:20])
     frame = ethanol()[0]
     positions = frame.positions.copy()
@@ -313,7 +317,7 @@ def test_several_molecules_by_elements_and_bonds():
     assert lengths == pytest.approx(ranges.mean[(1, 8, 1)])
 
 
-def test_a_stretched_bond_is_still_a_bond():
+def test_stretched_bonds_are_counted_as_bonds():
     assert SQUEEZED < TOLERANCE < STRETCHED
     stretched = water(1.35)  # past the rule for bonds
     assert not bond_matrix(stretched).any()
@@ -360,7 +364,7 @@ def literal_wall(walls, positions, lower, upper):
 
 
 @given(st.integers(0, 10**6))
-def test_walls_are_their_definition(seed):
+def test_wall_energy_and_forces_match_the_definition(seed):
     walls, batch = Walls(), clusters(seed)
     limits = limits_for(1.4, 1.9, batch)
     result = walls(batch, limits)
@@ -412,7 +416,7 @@ def test_members_padding_and_precision():
     torch.testing.assert_close(single.energy.double(), alone.energy, rtol=1e-4, atol=1e-5)
 
 
-def test_coincident_atoms_give_numbers():
+def test_coincident_atoms_give_finite_numbers():
     batch = collate([Structure(np.array([6, 6]), np.zeros((2, 3)))], torch.float64)
     result = Walls()(batch, limits_for(1.4, 1.9, batch))
     assert torch.isfinite(result.energy).all()
@@ -495,3 +499,55 @@ def test_real_molecules(real_data):
         ranges = measure(data)
         assert isinstance(ranges, MoleculeRanges)
         assert len(ranges.shortest) == classes
+
+
+def ethanol_potential(frames: int = 200) -> Potential:
+    return Potential(
+        small_network(dtype=torch.float32), Normalisation(), ranges=Domain.measure(ethanol()[:frames])
+    )
+
+
+def test_predictions_outside_the_data_are_announced():
+    potential, data = ethanol_potential(), ethanol()
+    potential.predict(data[:200])  # the training frames: no warning
+    with pytest.warns(UserWarning, match="This C2H6O has other bonds.*extrapolation"):
+        potential.predict([dimethyl_ether()])
+    on_top = data[0].positions.copy()
+    carbon, hydrogen = (int(np.flatnonzero(data[0].numbers == z)[0]) for z in (6, 1))
+    on_top[hydrogen] = on_top[carbon] + [0.1, 0.0, 0.0]
+    with pytest.warns(UserWarning, match="1 of 4 structures: .* has other bonds"):
+        potential.predict([*data[:3], Structure(data[0].numbers, on_top)])
+    pairs = np.argwhere(
+        np.triu(bond_matrix(data[0])) & ((data[0].numbers == 1)[:, None] | (data[0].numbers == 1))
+    )
+    i, j = pairs[0]
+    moved = data[0].positions.copy()
+    hydrogen = i if data[0].numbers[i] == 1 else j
+    heavy = j if hydrogen == i else i
+    bond = moved[hydrogen] - moved[heavy]
+    moved[hydrogen] = moved[heavy] + 0.75 * bond / np.linalg.norm(bond)
+    with pytest.warns(UserWarning, match=r"1 of 3 structures: .* of structure 2 are 0.75 Å apart; .* it was"):
+        potential.predict([data[1], data[2], Structure(data[0].numbers, moved)])
+
+
+def test_looking_at_thousands_of_frames_is_cheap():
+    data, domain = ethanol(), Domain.measure(ethanol())
+    frames = dict(enumerate(list(data) * 3))
+    start = time.perf_counter()
+    assert frame_doubts(domain.ranges, frames, 0.15) == []
+    assert time.perf_counter() - start < 3.0  # 6000 frames
+
+
+def test_predictions_of_several_molecules_by_elements():
+    both = concatenate([ethanol()[:100], dimer()[:20]])
+    potential = Potential(
+        small_network(dtype=torch.float32, elements=(1, 6, 7, 8)),
+        Normalisation(),
+        ranges=Domain.measure(both),
+    )
+    potential.predict(both)
+    peroxide = Structure(
+        np.array([1, 8, 8, 1]), np.array([[-0.3, 0.9, 0], [0, 0, 0], [1.4, 0, 0], [1.7, -0.9, 0]])
+    )
+    with pytest.warns(UserWarning, match="no pair such as O–O one bond apart"):
+        potential.predict([peroxide])

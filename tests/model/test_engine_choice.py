@@ -15,11 +15,11 @@ from geomatt.model.geometric_attention import engine
 @pytest.mark.parametrize(("dtype", "relative"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
 @pytest.mark.parametrize("bias", [True, False])
 def test_neighbour_lists_and_all_pairs_agree_at_the_switch(dtype, relative, bias, monkeypatch):
-    for atoms in (78, 84):
+    for atoms in (108, 114):
         numbers, positions = random_atoms(atoms, seed=atoms, spread=4.0)
         structure = Structure(numbers.numpy(), positions.numpy())
         answers = []
-        for limit in (0, 80, 1000):  # neighbour lists, as shipped, all pairs
+        for limit in (0, 110, 1000):  # neighbour lists, as shipped, all pairs
             monkeypatch.setattr(engine, "DENSE_ATOMS", {"cpu": limit})
             network = small_network(orders=(2, 3, 4), bias=bias, dtype=dtype)
             answers += Potential(network, Normalisation(-100.0, 2.0)).predict(structure)
@@ -29,7 +29,7 @@ def test_neighbour_lists_and_all_pairs_agree_at_the_switch(dtype, relative, bias
             assert np.abs(other.forces - answers[0].forces).max() < relative * scale
 
 
-def test_changed_weights_are_noticed():
+def test_changed_weights_are_detected():
     numbers, positions = random_atoms(6)
     structure = Structure(numbers.numpy(), positions.numpy())
     potential = Potential(small_network(), Normalisation())

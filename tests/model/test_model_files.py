@@ -1,4 +1,4 @@
-"""Model files: what goes in comes out, and every kind of bad file has its own message."""
+"""Model files: exact round trips, upgrades, and an error message for every kind of bad file."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_precision_can_be_chosen(tmp_path):
             load(tmp_path / "m.safetensors", device="cuda")
 
 
-def test_header_says_everything(tmp_path):
+def test_header_contains_all_metadata(tmp_path):
     save(make(), tmp_path / "m.safetensors")
     header, _ = files.read_contents((tmp_path / "m.safetensors").read_bytes(), tmp_path / "m.safetensors")
     assert header["format"] == 1
@@ -90,7 +90,7 @@ def test_header_says_everything(tmp_path):
     assert header["dtype"] == "float32"
 
 
-def test_a_record_may_hold_numpy_and_nothing_strange(tmp_path):
+def test_record_accepts_numpy_and_refuses_other_types(tmp_path):
     potential = make()
     potential.record = {"indices": np.arange(3), "mae": np.float64(0.5), "path": Path("a")}
     save(potential, tmp_path / "m.safetensors")

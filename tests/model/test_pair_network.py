@@ -112,10 +112,11 @@ def test_registry_and_sizes() -> None:
         PairStatesConfig((1,), channels=0)
 
 
-def test_initial_states_have_variance_one() -> None:
+def test_initial_states_of_pairs_are_small_and_weights_orthogonal() -> None:
     network = new_network("pair", {"channels": 256}, (1, 6, 8), dtype=torch.float64)
     states = network.initial_states(random_batch((20, 20)))
-    assert 0.5 < states.var() < 1.5
+    apart = states[:, ~torch.eye(20, dtype=torch.bool)]
+    assert 0.3 * 2.5 / 256 < apart.var() < 3 * 2.5 / 256
     assert all(torch.allclose(w @ w.T, torch.eye(256, dtype=w.dtype), atol=1e-5) for w in network.W2)
 
 

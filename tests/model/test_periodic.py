@@ -59,7 +59,7 @@ def test_energy_is_extensive(net, crystal, times):
     torch.testing.assert_close(many.virial, cells * one.virial, rtol=1e-9, atol=1e-10)
 
 
-def test_images_are_summed_as_the_network_would(net, crystal):
+def test_periodic_energy_equals_explicit_sum_over_images(net, crystal):
     """The middle cell of a finite crystal: with one layer of order 3 an atom sees twice the radius."""
     torch.manual_seed(0)
     config = GeometricAttentionConfig((1, 6, 8), orders=(2, 3), layers=1, d_max=2.5, features=8, bias=False)
@@ -143,7 +143,7 @@ def test_a_slab_repeats_along_two_directions_only(net, crystal):
     torch.testing.assert_close(slab.forces, high.forces, rtol=1e-10, atol=1e-12)
 
 
-def test_float32_keeps_its_digits_far_from_the_origin(net, crystal):
+def test_float32_is_accurate_far_from_the_origin(net, crystal):
     """Positions in float64 lose nothing, however far they have drifted."""
     numbers, positions, cell = crystal
     expected = sparse_energy_and_forces(net, *crystal, PERIODIC)

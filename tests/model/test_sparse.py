@@ -145,7 +145,7 @@ def test_same_numbers_every_time():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_gpu(dtype):
+def test_gpu_agrees_with_cpu(dtype):
     """The numbers of the CPU, and the same ones every time."""
     net, (numbers, positions) = network(dtype, loud=1.0), cloud(300)
     expected = sparse_energy_and_forces(net, numbers, positions)
@@ -244,7 +244,7 @@ def test_energy_does_not_jump_where_a_pair_enters_the_list():
 def test_warns_where_magnitudes_leave_float32():
     numbers, positions = cloud(400)
     options = {"features": 16, "overlap_features": 16, "loud": 6.0}
-    with pytest.warns(UserWarning, match="Use float64, or a model trained with bias=False"):
+    with pytest.warns(UserWarning, match="Use float64, or a model trained with `bias` False"):
         sparse_energy_and_forces(network(torch.float32, **options), numbers, positions)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Models that ship with the package: by name, with what their files say."""
+"""Models that ship with the package: names, metadata and errors."""
 
 import json
 
@@ -42,7 +42,7 @@ def _made(path):
     return path
 
 
-def test_models_load_by_name_in_any_spelling(shipped):
+def test_names_of_shipped_models_are_case_insensitive(shipped):
     paper, fast = ship(shipped, "md17/aspirin"), ship(shipped, "md17/aspirin-fast")
     assert [m.name for m in zoo.shipped_models()] == ["md17/aspirin", "md17/aspirin:fast"]
     assert zoo.find_shipped("md17/Aspirin") == zoo.find_shipped("md17/aspirin:paper") == paper
@@ -52,7 +52,7 @@ def test_models_load_by_name_in_any_spelling(shipped):
     assert geomatt.load("md17/aspirin:fast").record["licence"] == "CC0"
 
 
-def test_a_file_of_the_users_goes_before_a_shipped_model(shipped, tmp_path, monkeypatch):
+def test_user_file_takes_precedence_over_shipped_model(shipped, tmp_path, monkeypatch):
     ship(shipped, "md17/aspirin")
     own = tmp_path / "own"
     own.mkdir()
@@ -61,7 +61,7 @@ def test_a_file_of_the_users_goes_before_a_shipped_model(shipped, tmp_path, monk
     assert geomatt.load("md17/aspirin").record["licence"] == "mine"
 
 
-def test_the_command_lists_what_the_files_say(shipped):
+def test_models_command_lists_metadata_of_the_files(shipped):
     runner = CliRunner()
     empty = runner.invoke(app, ["models"])
     assert empty.exit_code == 0
@@ -74,7 +74,7 @@ def test_the_command_lists_what_the_files_say(shipped):
     assert stored["md17/aspirin"]["record"]["epochs"] == 2000
 
 
-def test_an_unknown_name_says_what_there_is(shipped):
+def test_unknown_name_lists_shipped_models(shipped):
     with pytest.raises(GeomAttError, match="geomatt reproduce table1"):
         geomatt.load("md17/aspirin")
     ship(shipped, "md17/aspirin")
@@ -85,7 +85,7 @@ def test_an_unknown_name_says_what_there_is(shipped):
         zoo.shipped_models()
 
 
-def test_whatever_ships_is_small_and_complete():
+def test_shipped_models_are_small_and_complete():
     models = zoo.shipped_models()
     assert len(models) == 16  # eight molecules, two recipes
     assert sum(model.path.stat().st_size for model in models) < 40e6
@@ -96,7 +96,7 @@ def test_whatever_ships_is_small_and_complete():
 
 
 @pytest.mark.parametrize("recipe", ["paper", "fast"])
-def test_a_shipped_model_is_as_good_as_it_says(recipe, real_data):
+def test_shipped_model_reaches_its_stated_errors(recipe, real_data):
     """Its test errors, from a GPU, on a CPU; the frames it was trained on are left out by themselves."""
     model = geomatt.load(f"md17/ethanol:{recipe}")
     found = evaluate(model, read(real_data / "md17" / "md17_ethanol.npz"), unit="kcal/mol", batch_size=64)

@@ -14,7 +14,7 @@ from geomatt.reproduce.report import blocks
 from geomatt.training.run import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
-TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, SMALL)
+TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL)
 GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
 CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
 BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
@@ -51,7 +51,7 @@ def test_the_script_builds_two_pairs():
             assert first @ second < np.cos(np.radians(160))
 
 
-def test_the_script_refuses_what_came_apart():
+def test_script_refuses_separated_pairs():
     script = load_script("make_dimer")
     numbers, positions = script.dimer()
     with pytest.raises(GeomAttError, match="came apart"):
@@ -60,7 +60,7 @@ def test_the_script_refuses_what_came_apart():
         script.check(np.where(numbers == 8, 16, numbers), positions)
 
 
-def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch):
+def test_script_continues_after_an_interruption(tmp_path, monkeypatch):
     script = load_script("make_dimer")
     seeds = []
 
@@ -94,7 +94,7 @@ def test_the_script_goes_on_where_it_was(tmp_path, monkeypatch):
         script.make(options)
 
 
-def test_the_truth_is_three_hydrogen_bonds_a_pair(frames):
+def test_three_hydrogen_bonds_per_pair(frames):
     found = truths(frames)
     pairs, true = found["hydrogen-block"]
     assert true.sum() == 6
@@ -136,11 +136,20 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     control = value["precision"]["1 / distance (control)"]
     assert control["covalent"][0] > 0.95
     assert control["hydrogen-block"][0] > 0.5
-    assert 0.0 < value["untrained"]["hydrogen"] <= 1.0
+    assert all(0.0 < ap <= 1.0 for ap in result["controls"]["untrained"]["hydrogen"])
+    assert len(result["controls"]["untrained"]["hydrogen"]) == 2
+    mean, _, length = result["controls"]["length"]["hydrogen-block"]
+    assert mean > 0.5
+    assert 1.4 < length < 2.5
     assert "dna --part paper" in blocks(experiment, result)["left"]
     assert "average precision" in experiment.summary(result)
     figures = draw_figures(experiment, result, settings.figures("dna"))
-    assert [figure.path.name for figure in figures] == ["dna-dimer.png", "dna-pair.png", "dna-precision.png"]
+    assert [figure.path.stem for figure in figures] == [
+        "dna-dimer-fast",
+        "dna-pair-fast",
+        "dna-graphs",
+        "dna-precision",
+    ]
     assert run_experiment(experiment, settings, silent)["rows"] == result["rows"]
     assert not list(settings.out.rglob("checkpoint.safetensors"))
 
@@ -165,7 +174,7 @@ def test_a_file_is_used_instead_of_the_embedded_frames(frames, tmp_path):
 
 
 @pytest.mark.parametrize("given", [False, True])
-def test_without_its_data_it_says_how_to_make_them(tmp_path, given):
+def test_missing_data_message_names_the_script(tmp_path, given):
     folder = tmp_path if given else None
     with pytest.raises(GeomAttError, match=r"scripts/make_dimer\.py --out .*gfn2/cg-cg\.npz") as error:
         run_experiment(get("dna"), ExperimentSettings(out=tmp_path / "out", data=folder), silent)

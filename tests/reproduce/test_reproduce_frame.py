@@ -74,7 +74,6 @@ def test_tables_read_alike_everywhere():
     assert table.markdown().splitlines()[:2] == ["| a | b\\|c |", "| --- | ---: |"]
     assert "| **<y>** | **2** |" in table.markdown()
     assert table.markdown().endswith("\n\nIn eV.")
-    assert "<td class=label>&lt;y&gt;</td>" in table.html()
     assert table.rich().row_count == 2
 
 
@@ -117,6 +116,8 @@ def test_the_report_holds_every_section(tmp_path):
 def test_committed_pages_are_up_to_date(name):
     root = Path(__file__).parents[2]
     page = root / "docs" / "experiments" / f"{name}.md"
+    if not (root / "results" / f"{name}.json").is_file():
+        pytest.skip("no committed result yet")
     text = page.read_text(encoding="utf-8")
     assert text == refreshed(root, name), "run: python -m geomatt.reproduce.docs"
     for figure in re.findall(r"\(figures/(.*?)\)", text):
@@ -159,11 +160,13 @@ def test_the_command_shows_writes_and_reports(tmp_path, monkeypatch):
     monkeypatch.setattr("geomatt.reproduce.get", lambda name: Toy())
     runner = CliRunner()
     for name in ("toy", "all"):
-        answer = runner.invoke(app, ["reproduce", name, "--quick", "--out", str(tmp_path / "out")])
+        options = ["--quick", "--out", str(tmp_path / "out"), "--figures", str(tmp_path / "vector")]
+        answer = runner.invoke(app, ["reproduce", name, *options])
         assert answer.exit_code == 0, answer.output
         assert "Squares" in answer.output
     assert Path(tmp_path / "out" / "report.html").is_file()
     assert Path(tmp_path / "out" / "toy-quick.json").is_file()
+    assert sorted(path.name for path in (tmp_path / "vector").iterdir()) == ["toy.pdf", "toy.svg"]
 
 
 def test_the_command_goes_on_when_one_experiment_lacks_its_data(tmp_path, monkeypatch):

@@ -84,7 +84,7 @@ def test_standardising_shows_small_gaps_and_hides_rounding():
     assert equal.abs().max() < 1e-5
 
 
-def test_classifiers_learn_what_has_a_gap():
+def test_classifiers_learn_pairs_with_a_gap():
     order = balanced_order(4, torch.Generator().manual_seed(0))
     assert sorted(order.tolist()) == list(range(8))
     assert (order.view(-1, 2) % 2).tolist() == [[0, 1]] * 4

@@ -162,7 +162,7 @@ def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
     assert "aspirin → benzene" in update_page(page, blocks(table2, second))
 
 
-def test_the_command_wants_a_known_name_and_part(tmp_path):
+def test_unknown_experiment_or_part_is_refused(tmp_path):
     runner = CliRunner()
     assert isinstance(runner.invoke(app, ["reproduce"]).exception, GeomAttError)
     wrong = runner.invoke(app, ["reproduce", "table1", "--part", "x", "--out", str(tmp_path)])

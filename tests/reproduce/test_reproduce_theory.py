@@ -15,14 +15,14 @@ from geomatt.reproduce.theory_measures import (
 )
 
 
-def test_the_integral_is_what_quadrature_gives():
+def test_integral_agrees_with_quadrature():
     x = np.linspace(0.0, 5.0, 200_001)
     for d in (0.0, 0.3, 1.0):
         curve = np.exp(-20 * x**2) * np.exp(-20 * (d - x) ** 2)
         assert overlap_integral(np.array(d)) == pytest.approx(np.trapezoid(curve, x), rel=1e-8)
 
 
-def test_the_sum_errs_by_half_its_first_term():
+def test_error_of_the_sum_is_half_its_first_term():
     coarse, fine = riemann([0.1, 0.05])["rows"]
     assert coarse["worst"] == pytest.approx(0.05, rel=1e-6)
     assert fine["worst"] == pytest.approx(0.025, rel=1e-6)
@@ -37,7 +37,7 @@ def test_three_atoms_by_hand():
     assert found["slopes"]["3"]["third"] > 1e-4
 
 
-def test_plain_attention_is_blind_to_distance():
+def test_plain_attention_does_not_depend_on_distance():
     steps = []
     found = diatomic(150, 0, steps.append)
     assert sum(steps) == 300

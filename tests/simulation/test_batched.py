@@ -472,7 +472,7 @@ def test_restart_is_exact(tmp_path, ensemble):
         other.restore(tmp_path / "md.safetensors")
 
 
-def test_restart_files_that_are_none(tmp_path):
+def test_invalid_restart_files(tmp_path):
     dynamics = BatchedDynamics([molecule_group()])
     with pytest.raises(GeomAttError, match="Cannot read"):
         dynamics.restore(tmp_path / "absent")

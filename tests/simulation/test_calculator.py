@@ -1,4 +1,4 @@
-"""The ASE calculator: numbers, caching, precision, committees, and what it refuses."""
+"""The ASE calculator: results, caching, precision, committees, walls, and invalid input."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ def test_forces_are_derivatives_of_the_energy():
     np.testing.assert_allclose(atoms.get_forces(), calculate_numerical_forces(atoms, 1e-4), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:The model does not use")
 def test_caching(monkeypatch):
     atoms = water()
     atoms.calc = GeomAttCalculator(make())
@@ -271,7 +272,7 @@ def test_a_periodic_direction_needs_a_lattice_vector(cell):
         atoms.get_potential_energy()
 
 
-def test_new_weights_give_new_answers():
+def test_changed_weights_change_results():
     potential = make(dtype=torch.float32)
     structure = Structure(water().numbers, water().positions)
     before = potential.predict([structure])[0].energy
@@ -280,7 +281,7 @@ def test_new_weights_give_new_answers():
     assert abs(potential.predict([structure])[0].energy - before) > 1e-6
 
 
-def test_another_composition_and_a_charge_are_doubted():
+def test_warnings_about_composition_and_charge():
     potential = make(dtype=torch.float32)
     potential.normalisation = Normalisation(-4214.0, 0.5, composition={1: 2, 8: 1})
     potential.predict(water())  # one ASE Atoms, and what it was trained on: no warning
@@ -341,3 +342,65 @@ def test_walls_act_outside_the_data_only_and_are_announced():
     assert walled.get_forces(beyond)[hydrogen, 0] == pytest.approx(
         (moved[1] - moved[0]) / (2 * step), rel=1e-5
     )
+
+
+def test_another_isomer_is_announced_once():
+    data = ethanol()[:50]
+    potential = Potential(small_network(dtype=torch.float32), Normalisation(), ranges=Domain.measure(data))
+    calculator = GeomAttCalculator(potential)
+    numbers, positions = data[0].numbers, data[0].positions.copy()
+    positions[int(np.flatnonzero(numbers == 1)[0])] += 5.0  # an atom far away
+    with pytest.warns(UserWarning, match="has other bonds.*extrapolation"):
+        calculator.get_potential_energy(ase.Atoms(numbers, positions))
+    calculator.get_potential_energy(ase.Atoms(numbers, positions + 0.1))  # a second warning would be an error
+
+
+def test_charges_and_moments_are_not_ignored_silently():
+    calculator, atoms = GeomAttCalculator(make()), water()
+    calculator.get_potential_energy(atoms)
+    atoms.set_initial_charges([0.4, -0.8, 0.4])
+    atoms.positions += 0.01
+    with pytest.warns(UserWarning, match="does not use charges"):
+        calculator.get_potential_energy(atoms)
+    atoms.positions[0] += 0.01
+    calculator.get_potential_energy(atoms)  # a second warning would be an error
+    other = ase.Atoms(water().numbers, water().positions, magmoms=[0, 1.0, 0])
+    with pytest.warns(UserWarning, match="magnetic moments|multiplicity"):
+        GeomAttCalculator(make()).get_potential_energy(other)
+
+
+def test_what_is_no_model_and_no_element():
+    with pytest.raises(GeomAttError, match="not None"):
+        GeomAttCalculator(None)
+    with pytest.raises(GeomAttError, match="no element"):
+        GeomAttCalculator(make()).get_potential_energy(ase.Atoms("XO", [[0, 0, 0], [0, 0, 1]]))
+    with pytest.raises(GeomAttError, match="holds Xe"):
+        GeomAttCalculator(make()).get_potential_energy(ase.Atoms("XeO", [[0, 0, 0], [0, 0, 1]]))
+
+
+def test_representation_is_one_line():
+    potential = make()
+    assert repr(potential).startswith("Potential(geometric-attention, ")
+    assert "H C O" in repr(potential)
+    assert max(len(repr(x)) for x in (potential, Committee([potential, potential]))) < 150
+    assert "\n" not in repr(potential)
+
+
+def test_hessian():
+    potential = make()
+    atoms = water()
+    hessian = potential.hessian(atoms)
+    assert hessian.shape == (9, 9)
+    np.testing.assert_array_equal(hessian, hessian.T)
+    step, energies = 1e-3, {}
+    for a in (1, -1):
+        for b in (1, -1):
+            moved = atoms.copy()
+            moved.positions[0, 1] += a * step
+            moved.positions[2, 0] += b * step
+            energies[a, b] = potential.predict(moved)[0].energy
+    expected = (energies[1, 1] - energies[1, -1] - energies[-1, 1] + energies[-1, -1]) / (4 * step**2)
+    assert hessian[1, 6] == pytest.approx(expected, rel=1e-2, abs=1e-3 * np.abs(hessian).max())
+    # A shift of all atoms costs nothing.
+    shift = np.tile(np.eye(3), (3, 1))
+    assert np.abs(hessian @ shift).max() < 1e-4 * np.abs(hessian).max()

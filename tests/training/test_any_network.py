@@ -50,7 +50,7 @@ def config(**changes) -> TrainConfig:
     return TrainConfig(**{**given, **changes})
 
 
-def test_it_trains_saves_loads_and_explains(tmp_path):
+def test_trains_saves_loads_and_gives_attention(tmp_path):
     result = train(molecule(), SPLIT, config(epochs=60, learning_rate=0.02), tmp_path / "run")
     model = load(tmp_path / "run")
     assert model.network.kind == "tiny"
@@ -63,6 +63,7 @@ def test_it_trains_saves_loads_and_explains(tmp_path):
     assert record.matrix.shape == (4, 4)
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_members_form_a_committee_and_a_base_is_transferred(tmp_path):
     results = train_members(molecule(), [SPLIT] * 2, config(members=2), tmp_path / "two")
     committee = load(tmp_path / "two")
@@ -74,7 +75,7 @@ def test_members_form_a_committee_and_a_base_is_transferred(tmp_path):
     assert not torch.equal(carried.network.readout, base.network.readout)
 
 
-def test_it_runs_in_the_calculator(tmp_path):
+def test_runs_in_the_calculator(tmp_path):
     ase = pytest.importorskip("ase")
     from geomatt import GeomAttCalculator
 
@@ -107,7 +108,7 @@ def test_a_killed_process_resumes_bit_by_bit(tmp_path):
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
 
 
-def test_an_unknown_kind_is_its_own_error(tmp_path, monkeypatch):
+def test_unknown_kind_has_its_own_error(tmp_path, monkeypatch):
     train(molecule(), SPLIT, config(), tmp_path / "run")
     monkeypatch.setattr(registry, "NETWORKS", {k: v for k, v in registry.NETWORKS.items() if k != "tiny"})
     from geomatt import GeomAttError

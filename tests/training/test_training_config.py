@@ -66,9 +66,11 @@ def test_bad_values_are_named(tmp_path, text, message):
         {"ema_decay": 1.0},
         {"schedule": "linear"}, {"split": "odd"}, {"weighting": "mine"}, {"dtype": "float16"}, {"rho": -1.0},
         {"member": 3}, {"train_indices": "a.txt"}, {"orders": (1,)}, {"recipe": "slow"},
+        {"device": "mps"}, {"gamma": float("nan")}, {"layers": 10**9},
+        {"model": "schnet", "cutoff": float("inf")},
     ],
 )  # fmt: skip
-def test_nonsense_is_refused(settings):
+def test_invalid_settings_are_refused(settings):
     with pytest.raises(GeomAttError):
         resolve(settings)
 
@@ -122,3 +124,8 @@ def test_sizes_left_open_are_filled_in(given, count, expected):
 def test_sizes_larger_than_the_data_are_refused(given):
     with pytest.raises(GeomAttError, match="100"):
         resolve_sizes(resolve(given), 100)
+
+
+def test_settings_of_another_network_are_named():
+    with pytest.raises(GeomAttError, match=r"orders: not a setting .* has channels"):
+        resolve({"model": "pair", "orders": (2, 3)})

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 import torch
 from training_toy import TINY, mixture, molecule, tiny_config
 
-from geomatt.data import random_split
+from geomatt.data import dimer, ethanol, random_split
 from geomatt.errors import GeomAttError
-from geomatt.model import Committee, load
+from geomatt.model import Committee, Normalisation, Potential, load
+from geomatt.model.domain import Domain
 from geomatt.training import train, train_members
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.dataset import make_splits
 from geomatt.training.members import spread
-from geomatt.training.start import base_settings, load_base
+from geomatt.training.start import base_settings, fresh_network, load_base
+from geomatt.training.transfer import hardly_better, never_seen
 
 SPLIT = random_split(40, 20, 10, 5)
 
@@ -85,6 +90,7 @@ def trained_names(base, result) -> set[str]:
     return {n.split(".")[0] for n in before if not torch.equal(before[n], after[n])}
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 @pytest.mark.parametrize(
     ("unfreeze", "expected"),
     [
@@ -118,8 +124,27 @@ def test_transfer_refuses_what_it_cannot_do(tmp_path, base_run):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_transfer_to_a_mixture(tmp_path, base_run):
     base = load_base(base_run)
     result = train(mixture(), SPLIT, tiny_config(epochs=1), tmp_path / "run", base=base)
     assert TINY["features"] == result.potential.network.config.features
     assert set(result.potential.normalisation.reference) == {1, 6, 8}
+
+
+def test_transfer_says_what_the_base_never_saw_and_whether_it_paid(tmp_path):
+    known = Potential(
+        fresh_network(tiny_config(), (1, 6, 8), 0), Normalisation(), {}, Domain.measure(ethanol())
+    )
+    assert never_seen(known, ethanol()[:100]) is None
+    assert re.match(
+        "The base never saw .*C–N one bond apart.*more kinds.*pays", never_seen(known, dimer()[:5])
+    )
+    water = molecule(40, (8, 1, 1))
+    zero = float(np.abs(water.forces).mean())
+    assert hardly_better(0.4 * zero, water) is None
+    assert f"{zero:.3g} eV/Å" in hardly_better(0.6 * zero, water)
+    config = tiny_config(train=None, val=None, epochs=1)
+    base = train(water, SPLIT, config, tmp_path / "base").potential
+    with pytest.warns(UserWarning, match="not clearly better than no forces"):
+        train(water, SPLIT, config, tmp_path / "moved", base=base)

@@ -1,4 +1,4 @@
-"""Resuming: bit by bit the same as never having stopped, and only where that is possible."""
+"""Resuming: bit by bit equal to an uninterrupted run; refused if data or settings have changed."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from training_toy import history, molecule, npz, tiny_config
 
 from geomatt.data import random_split
 from geomatt.errors import GeomAttError
+from geomatt.locks import LockedError, file_lock
 from geomatt.model import load
 from geomatt.training import Interrupted, checkpoint, folder, train
 
@@ -61,7 +62,7 @@ def stop_at(when: int):
     ],
 )
 @pytest.mark.parametrize("segment", [1, 50])
-def test_resumed_is_the_same_as_uninterrupted(tmp_path, monkeypatch, changes, segment):
+def test_resumed_run_equals_uninterrupted_run(tmp_path, monkeypatch, changes, segment):
     # With segments of one step the run is also cut, and its checkpoint written, inside an epoch.
     monkeypatch.setattr("geomatt.training.loop.SEGMENT", segment)
     config = tiny_config(epochs=5, **changes)
@@ -87,7 +88,7 @@ def test_rows_after_the_checkpoint_are_done_again(tmp_path):
     same_run(tmp_path / "whole", tmp_path / "cut")
 
 
-def test_finished_runs_say_so_and_only_steps_extend(tmp_path):
+def test_finished_runs_and_more_epochs(tmp_path):
     cosine = tiny_config(epochs=2)
     train(molecule(), SPLIT, cosine, tmp_path / "cosine")
     again = train(molecule(), SPLIT, cosine, tmp_path / "cosine", resume=True)
@@ -179,7 +180,7 @@ def test_a_killed_process_resumes_bit_by_bit(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupt_saves_and_says_how_to_go_on(tmp_path, number):
+def test_interrupt_saves_and_prints_how_to_resume(tmp_path, number):
     data = npz(tmp_path / "data.npz")
     with subprocess.Popen(
         arguments(data, tmp_path / "run", 100000),
@@ -228,3 +229,53 @@ def test_checkpoint_header_is_plain_json(tmp_path):
     length = int.from_bytes(body[:8], "little")
     header = json.loads(json.loads(body[8 : 8 + length])["__metadata__"]["geomatt_checkpoint"])
     assert header["counters"]["epoch"] == 1
+
+
+def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
+    run, data = tmp_path / "run", npz(tmp_path / "data.npz")
+    resume = [*COMMAND, "train", "--out", str(run), "--resume"]
+    with subprocess.Popen(
+        arguments(data, run, 100000), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    ) as process:
+        started(process, run)
+        second = subprocess.run(resume, capture_output=True, text=True, timeout=60)
+        assert second.returncode == 1
+        assert f"is being trained by process {process.pid} on" in second.stderr.replace("\n", "")
+        process.kill()
+    rows = [int(row["epoch"]) for row in history(run)]
+    assert rows == list(range(1, len(rows) + 1))
+    with subprocess.Popen(resume, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        before = checkpoint.read(run).counters.epoch
+        wait_for(lambda: checkpoint.read(run).counters.epoch > before, process)  # a kill leaves no lock
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert not (run / folder.LOCK).exists()
+
+
+def test_locks_exclude_others_and_are_handed_on(tmp_path):
+    path = tmp_path / "lock"
+    with file_lock(path), pytest.raises(LockedError, match=f"process {os.getpid()}"), file_lock(path):
+        pass
+    assert not path.exists()
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    code = (
+        "import sys, pathlib\nfrom geomatt.locks import file_lock\n"
+        "lock, counter = map(pathlib.Path, sys.argv[1:])\n"
+        "for _ in range(20):\n"
+        "    with file_lock(lock, wait=60):\n"
+        "        counter.write_text(str(int(counter.read_text()) + 1))\n"
+    )
+    command = [sys.executable, "-c", code, str(path), str(counter)]
+    processes = [subprocess.Popen(command) for _ in range(4)]
+    assert [p.wait(60) for p in processes] == [0] * 4
+    assert counter.read_text() == "80"
+
+
+def test_files_and_other_folders_are_not_runs(tmp_path):
+    file = npz(tmp_path / "data.npz")
+    for resume in (False, True):
+        with pytest.raises(GeomAttError, match="is a file"):
+            train(molecule(), SPLIT, tiny_config(), file, resume=resume)
+    with pytest.raises(GeomAttError, match="holds other files"):
+        train(molecule(), SPLIT, tiny_config(), tmp_path)

@@ -180,7 +180,7 @@ def test_clipping_limits_the_gradient_of_each_member_alone():
     torch.testing.assert_close(stepper.adam.first[1], 0.1 * gradient[1] / norms[1], rtol=1e-10, atol=1e-15)
 
 
-def test_networks_given_to_a_stepper_do_not_change():
+def test_stepper_does_not_modify_the_given_networks():
     network, targets = small_network(orders=(2,)), random_targets(1, 4)
     before = copy.deepcopy(network)
     Stepper([network], targets, Loss()).run_epoch(torch.arange(4)[None], 2, [1e-2, 1e-2])

@@ -23,7 +23,7 @@ def weights(potential):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_side_by_side_is_as_alone(tmp_path, device):
+def test_models_trained_together_equal_models_trained_alone(tmp_path, device):
     """Different molecules of different elements and sizes, in one program."""
     datasets = [molecule(30, (8, 1, 1)), mixture(30)]
     config = tiny_config(epochs=3, dtype="float64", device=device)

@@ -1,4 +1,4 @@
-"""The trainer: what it learns, keeps, refuses, and leaves on disk."""
+"""The trainer: errors go down, files are written, invalid data and divergence are handled."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SPLIT = random_split(40, 20, 10, 5)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_training_learns_and_leaves_what_it_promises(tmp_path, dtype):
+def test_training_reduces_errors_and_writes_all_files(tmp_path, dtype):
     seen = []
     config = tiny_config(epochs=25, dtype=dtype, report_unit="kcal/mol")
     result = train(molecule(), SPLIT, config, tmp_path / "run", callback=seen.append)
@@ -91,7 +91,7 @@ def test_mixed_molecules(tmp_path):
     assert result.potential.normalisation.reference == {1: -10.0, 6: -20.0, 8: -30.0}
 
 
-def test_missing_forces_need_a_word(tmp_path):
+def test_missing_forces_require_energy_only(tmp_path):
     full = molecule()
     data = Dataset(full.numbers, full.positions, full.offsets, energies=full.energies)
     with pytest.raises(GeomAttError, match="energy_only"):
@@ -149,7 +149,7 @@ def test_early_stopping_and_rare_validation(tmp_path):
     assert rows[1]["val_loss"] != ""
 
 
-def test_early_stopping_stops(tmp_path):
+def test_early_stopping(tmp_path):
     config = tiny_config(epochs=500, patience=3, learning_rate=0.1, schedule="step", ema_decay=0.0)
     result = train(molecule(), SPLIT, config, tmp_path / "run")
     assert result.epochs - result.best_epoch == 3

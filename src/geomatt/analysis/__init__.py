@@ -1,4 +1,4 @@
-"""Attention of a structure, the bonds in it, and figures of both."""
+"""Attention of a structure, the bonds in it, interventions on pairs, and figures."""
 
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,23 @@ if TYPE_CHECKING:
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
+    from geomatt.analysis.deletion import (
+        BY_ATTENTION,
+        BY_CHANCE,
+        BY_DISTANCE,
+        BY_EFFECT,
+        DELETED,
+        DeletionCurve,
+        Faithfulness,
+        deletion_curves,
+        faithfulness,
+    )
     from geomatt.analysis.drawing import (
         FAINT,
         INK,
         SERIES,
+        colour_bar,
+        figure_path,
         frame_cells,
         label_atoms,
         new_figure,
@@ -26,14 +39,24 @@ if TYPE_CHECKING:
         show_matrix,
         style,
     )
-    from geomatt.analysis.figures import attention_figure, molecule_figure
+    from geomatt.analysis.figures import attention_figure, draw_atoms, molecule_figure
+    from geomatt.analysis.intervention import Intervention, PairEffects, intervene, pair_effects
     from geomatt.analysis.projection import flat_view
 
 _MODULES = {
+    "BY_ATTENTION": "deletion",
+    "BY_CHANCE": "deletion",
+    "BY_DISTANCE": "deletion",
+    "BY_EFFECT": "deletion",
+    "DELETED": "deletion",
     "FAINT": "drawing",
     "INK": "drawing",
     "SERIES": "drawing",
     "BondScore": "bonds",
+    "DeletionCurve": "deletion",
+    "Faithfulness": "deletion",
+    "Intervention": "intervention",
+    "PairEffects": "intervention",
     "as_structure": "coefficients",
     "attention": "coefficients",
     "attention_figure": "figures",
@@ -41,12 +64,19 @@ _MODULES = {
     "average_precision": "bonds",
     "bond_matrix": "bonds",
     "bond_scores": "bonds",
+    "colour_bar": "drawing",
+    "deletion_curves": "deletion",
     "distances": "bonds",
+    "draw_atoms": "figures",
+    "faithfulness": "deletion",
+    "figure_path": "drawing",
     "flat_view": "projection",
     "frame_cells": "drawing",
+    "intervene": "intervention",
     "label_atoms": "drawing",
     "molecule_figure": "figures",
     "new_figure": "drawing",
+    "pair_effects": "intervention",
     "save_figure": "drawing",
     "show_matrix": "drawing",
     "style": "drawing",

@@ -16,7 +16,7 @@ from geomatt.model.interface import AttentionRecord
 
 @dataclass(frozen=True)
 class BondScore:
-    """How well a matrix ranks bonded pairs first: 1 is perfect; None where there is nothing to rank."""
+    """How well a matrix ranks bonded pairs first: 1 is perfect; None if there is nothing to rank."""
 
     label: str
     average_precision: float | None
@@ -24,7 +24,7 @@ class BondScore:
 
 
 def symmetrised(matrix: np.ndarray) -> np.ndarray:
-    """|α| with both directions of a pair averaged and a zero diagonal: how much two atoms have to do."""
+    """|α| with both directions of a pair averaged and a zero diagonal."""
     magnitude = np.abs(matrix)
     result = 0.5 * (magnitude + magnitude.T)
     np.fill_diagonal(result, 0.0)
@@ -32,7 +32,7 @@ def symmetrised(matrix: np.ndarray) -> np.ndarray:
 
 
 def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Structure) -> list[BondScore]:
-    """Scores of every attention matrix, and of inverse distance as the control it has to be read against."""
+    """Scores of every attention matrix, and of inverse distance as a control."""
     bonded = bond_matrix(structure)
     closeness = 1.0 / (distances(structure) + np.eye(len(structure)))
     named = [(r.label, r.matrix) for r in records] + [("1 / distance (control)", closeness)]
@@ -53,7 +53,7 @@ def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Struc
 
 
 def average_precision(truth: np.ndarray, score: np.ndarray) -> float:
-    """Area under the steps of precision over recall; pairs with equal scores are met together."""
+    """Area under the step function of precision over recall; pairs with equal scores form one step."""
     true = np.asarray(truth, dtype=bool)
     if not true.any():
         raise GeomAttError("Average precision needs at least one true pair.")

@@ -1,4 +1,4 @@
-"""What all figures share: one style, figures without pyplot, and matrices over pairs of atoms."""
+"""Common parts of all figures: style, figures without pyplot, and matrices over pairs of atoms."""
 
 from __future__ import annotations
 
@@ -74,21 +74,29 @@ def show_matrix(
     return axis.imshow(shown, cmap=colour_map, vmin=low, vmax=high, interpolation="nearest")
 
 
-def frame_cells(axis: Any, cells: Any, colour: str = INK, width: float = 0.6) -> None:
-    """Frames around cells (i, j) of a matrix that is shown as an image."""
+def frame_cells(axis: Any, cells: Any, colour: str = INK, width: float = 0.6, halo: bool = True) -> None:
+    """Frames around cells (i, j) of a matrix shown as an image; `halo` makes them visible on dark cells."""
     from matplotlib.collections import PatchCollection
     from matplotlib.patches import Rectangle
 
     boxes = [Rectangle((j - 0.5, i - 0.5), 1, 1) for i, j in cells]
-    axis.add_collection(PatchCollection(boxes, facecolor="none", edgecolor=colour, linewidth=width))
+    for edge, line in [("white", 2.5 * width)] * halo + [(colour, width)]:
+        axis.add_collection(PatchCollection(boxes, facecolor="none", edgecolor=edge, linewidth=line))
 
 
 def label_atoms(axis: Any, symbols: Sequence[str], rows: bool = True) -> None:
-    """Symbols along both sides, or along the bottom alone; only some where there is no room for all."""
+    """Symbols with numbers (from 0) along both sides, or along the bottom alone; not all of many atoms."""
     stride = -(-len(symbols) // 36)
     ticks = range(0, len(symbols), stride)
-    names = [symbols[i] + (str(i) if stride > 1 else "") for i in ticks]
-    size = 7 if len(ticks) <= 12 else 5
-    axis.set_xticks(ticks, names, fontsize=size, rotation=90 if stride > 1 else 0)
+    names = [f"{symbols[i]}{i}" for i in ticks]
+    size = 6 if len(ticks) <= 12 else 4.5
+    axis.set_xticks(ticks, names, fontsize=size, rotation=90)
     axis.set_yticks(ticks, names if rows else [""] * len(ticks), fontsize=size)
     axis.tick_params(length=0, pad=1.5)
+
+
+def colour_bar(figure: Any, image: Any, axes: Any, label: str) -> None:
+    """A horizontal colour bar below the axes."""
+    bar = figure.colorbar(image, ax=axes, location="bottom", shrink=0.5, aspect=36, pad=0.02)
+    bar.set_label(label)
+    bar.outline.set_linewidth(0.5)

@@ -1,4 +1,4 @@
-"""Attention matrices as files for other programs."""
+"""Attention matrices as npz and JSON files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figures of attention for papers: matrices beside distances and bonds, and the molecule as a graph."""
+"""Figures of attention: matrices with distances and bonds, and the molecule as a graph."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from geomatt.analysis.bonds import bond_scores, symmetrised
 from geomatt.analysis.drawing import (
     FAINT,
     INK,
+    colour_bar,
     figure_path,
     frame_cells,
     label_atoms,
@@ -42,15 +43,15 @@ ATOM_FILL = {
     16: "#e2bd3b",
     17: "#43b45c",
 }
-LIGHT_FILL = {1, 9, 16}  # elements whose symbol is written in dark letters
+LIGHT_FILL = {1, 9, 16}  # elements with dark letters
 DPI = 200
 
 
 def attention_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
-    """Every attention matrix (orders down, layers across) beside distances and covalent bonds.
+    """Every attention matrix (orders down, layers across), with distances and covalent bonds.
 
     Each matrix is scaled by its largest off-diagonal magnitude; frames mark covalent bonds, and AP is the
-    average precision with which the matrix ranks them. The suffix of `path` decides: png, pdf, svg.
+    average precision with which the matrix ranks them. The suffix of `path` is png, pdf or svg.
     """
     target, streams = figure_path(path), _streams(records)
     layers = max(len(stream) for stream in streams)
@@ -71,14 +72,12 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
                 record = streams[row][column]
                 image = _draw_attention(axis, record, structure, bonded)
                 axis.set_title(_title(record) + _precision_text(precision[record.label]))
-        _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded)
+        control = _precision_text(precision["1 / distance (control)"])
+        _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded, control)
         for axis in axes[2:, layers]:
             axis.set_visible(False)
-        bar = figure.colorbar(image, ax=axes[:, :layers], location="bottom", shrink=0.5, aspect=36, pad=0.02)
-        bar.set_label(
-            r"attention $\alpha_{ij}$ / largest $|\alpha_{ij}|$, $i \neq j$; frames: covalent bonds"
-        )
-        bar.outline.set_linewidth(0.5)
+        label = r"attention $\alpha_{ij}$ / largest $|\alpha_{ij}|$, $i \neq j$; frames: covalent bonds"
+        colour_bar(figure, image, axes[:, :layers], label)
         figure.suptitle(_chemical(structure), fontsize=10)
         return save_figure(figure, target)
 
@@ -106,7 +105,7 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
             found = _draw_strongest(axis, record, bonded, flat)
             axis.set_title(f"{_title(record)}\n{found} of {len(pairs)} bonds found")
         for axis in axes:
-            _draw_atoms(axis, structure, flat)
+            draw_atoms(axis, structure.numbers, flat)
         _legend(figure)
         return save_figure(figure, target)
 
@@ -121,12 +120,14 @@ def _draw_attention(axis: Any, record: AttentionRecord, structure: Structure, bo
     return image
 
 
-def _draw_references(figure: Any, above: Any, below: Any, structure: Structure, bonded: np.ndarray) -> None:
+def _draw_references(
+    figure: Any, above: Any, below: Any, structure: Structure, bonded: np.ndarray, control: str
+) -> None:
     image = show_matrix(above, distances(structure), "viridis_r")
     inset = above.inset_axes((1.04, 0.0, 0.05, 1.0))
     bar = figure.colorbar(image, cax=inset)
     bar.outline.set_linewidth(0.5)
-    above.set_title("distance (Å)")
+    above.set_title(f"distance (Å)   1 / d: {control.strip()}")
     show_matrix(below, bonded.astype(float), "Greys", 0.0, 1.25)
     below.set_title("covalent bonds")
     for axis in (above, below):
@@ -155,15 +156,16 @@ def _draw_strongest(axis: Any, record: AttentionRecord, bonded: np.ndarray, flat
     return found
 
 
-def _draw_atoms(axis: Any, structure: Structure, flat: np.ndarray) -> None:
+def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray) -> None:
+    """Atoms as discs with their symbols, from positions (N, 3) whose last coordinate is the depth."""
     from matplotlib.patches import Circle
 
-    crowded = len(structure) > 30
+    crowded = len(numbers) > 30
     for i in np.argsort(flat[:, 2]):
-        z = int(structure.numbers[i])
+        z = int(numbers[i])
         radius = 0.17 + 0.18 * COVALENT_RADII[z - 1]
         fill = ATOM_FILL.get(z, "#8f6bb0")
-        level = 3.0 + 1e-3 * flat[i, 2]  # nearer atoms and their letters cover those behind
+        level = 3.0 + 1e-3 * flat[i, 2]  # nearer atoms cover those behind
         axis.add_patch(
             Circle(
                 (flat[i, 0], flat[i, 1]), radius, facecolor=fill, edgecolor=INK, linewidth=0.8, zorder=level
@@ -204,7 +206,7 @@ def _precision_text(value: float | None) -> str:
 
 
 def _chemical(structure: Structure) -> str:
-    """The formula with its numbers set below the line."""
+    """The formula with subscripts."""
     return re.sub(r"(\d+)", r"$_{\1}$", formula(structure.numbers))
 
 

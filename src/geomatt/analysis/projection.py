@@ -1,4 +1,4 @@
-"""A view of a molecule on paper in which as few atoms as possible hide behind others."""
+"""A projection of a molecule in which few atoms cover others."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ VIEWS = 200
 
 
 def flat_view(positions: np.ndarray) -> np.ndarray:
-    """Positions (N, 3) turned so that the first two coordinates show the atoms well apart.
+    """Positions (N, 3) rotated so that atoms are well apart in the first two coordinates.
 
-    Starts from the principal axes, so flat molecules lie flat, and tries turns around them; always the same
-    ones, so that a figure can be drawn again.
+    Tries a fixed set of rotations of the principal axes, so that the result is reproducible.
     """
     centred = positions - positions.mean(0)
     axes = np.linalg.svd(centred, full_matrices=True)[2]
     if np.linalg.det(axes) < 0:
-        axes[2] *= -1.0  # turn, do not mirror: a figure must not change the handedness
+        axes[2] *= -1.0  # a rotation, not a reflection, which would change the handedness
     principal = centred @ axes.T
     turned = principal @ _turns()  # (views, N, 3)
     flat = turned[..., :2]
@@ -24,7 +23,7 @@ def flat_view(positions: np.ndarray) -> np.ndarray:
     pairs = np.triu_indices(len(positions), 1)
     crowding = (1.0 / (between[:, pairs[0], pairs[1]] + 0.05) ** 2).sum(-1)
     best: np.ndarray = turned[int(np.argmin(crowding))]
-    # Landscape: the longer side lies across.
+    # The longer side is horizontal.
     if len(positions) > 1:
         plane = np.linalg.svd(best[:, :2] - best[:, :2].mean(0), full_matrices=True)[2]
         if np.linalg.det(plane) < 0:

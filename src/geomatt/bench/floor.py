@@ -1,7 +1,7 @@
-"""The least a machine could need: operations and bytes of a step, and the machine's two ceilings, measured.
+"""Lower bound of the time of a step, from its operations and bytes and the measured rates of the machine.
 
-Counted is the algebra of the network's engines with all basis functions: k = 2 collapsed, every pair of atoms
-once, one multiplication and one addition as two operations. Bytes are those that must move even if every
+Counted are the operations of the network's engines with all basis functions: k = 2 collapsed, each pair of
+atoms once, a multiplication and an addition as two operations. Bytes are those that must move even if every
 intermediate number stayed in the caches: weights, their averages in Adam, positions, labels and results. The
 larger of the two times is the floor.
 """
@@ -148,7 +148,7 @@ class Ceilings:
     # float32 products as three bfloat16 ones, which tensor cores do faster than one in float32: a kernel
     # that uses them may go below the floor.
     split_matmul: float | None = None
-    # How much longer a product of denormal numbers takes: tenfold on some processors, the same on others.
+    # Slowdown of products of denormal numbers: tenfold on some processors, none on others.
     denormal_slowdown: float | None = None
 
     def floor(self, work: Work) -> float:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from geomatt.bench.report import importable
-from geomatt.bench.settings import BASELINE, LITERAL
+from geomatt.bench.settings import BASELINE, LITERAL, MACE
 from geomatt.bench.systems import ELEMENTS
 from geomatt.data import Batch
 from geomatt.model import Network, new_network
@@ -159,7 +159,7 @@ def mace(frames: Batch, batch: int) -> Peer:
         }
         return model(data, training=True, compute_force=False)["energy"]
 
-    return Peer("MACE 128x0e", frames, batch, model.parameters(), energies, near_pairs)
+    return Peer(MACE, frames, batch, model.parameters(), energies, near_pairs)
 
 
 def installed_peers(names: Iterable[str], frames: Batch, batch: int) -> list[Peer]:

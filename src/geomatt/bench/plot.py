@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.analysis import figure_path, new_figure, save_figure
 from geomatt.bench.settings import LITERAL
-from geomatt.data import atomic_output, require_writable
 from geomatt.errors import GeomAttError
 
 COLOURS = ("#2b59a8", "#d1495b", "#4f9d69", "#e08e45")  # one for each machine and network
@@ -54,7 +54,7 @@ def curves_plot(result: dict[str, Any], path: str | os.PathLike[str]) -> Path:
         raise GeomAttError("There is nothing to draw: no training was compared. Measure the suite curves.")
     title = f"Ethanol, same seed and data, {result['machine']['hardware']}"
     figure, left, right = _two_panels(path, title)
-    # Automatic differentiation below, broad and pale, so that both show where they agree.
+    # Automatic differentiation below, wide and pale, so that both curves are visible where they agree.
     below, above = {"color": "#e3b4a0", "linewidth": 5.0}, {"color": COLOURS[0], "linewidth": 1.2}
     for axis, kind, per in ((left, "energy", ""), (right, "forces", "/Å")):
         for curve in sorted(result["curves"], key=lambda c: c["name"] != LITERAL):
@@ -68,13 +68,8 @@ def curves_plot(result: dict[str, Any], path: str | os.PathLike[str]) -> Path:
 
 
 def _two_panels(path: str | os.PathLike[str], title: str) -> tuple[Any, Any, Any]:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    if require_writable(Path(path)).suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise GeomAttError(f"Cannot draw {path}: the name must end in .png, .pdf or .svg.")
-    figure = Figure(figsize=(9.6, 4.2), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    figure_path(path)
+    figure = new_figure(9.6, 4.2, dpi=150)
     axes = figure.subplots(1, 2)
     for axis in axes:
         axis.grid(color="#e6e6e6", linewidth=0.6)
@@ -93,7 +88,4 @@ def _style(kind: str, colour: str) -> dict[str, Any]:
 
 def _save(figure: Any, legend: Any, path: str | os.PathLike[str]) -> Path:
     legend.legend(frameon=False, fontsize=8.5)
-    target = Path(path)
-    with atomic_output(target) as temporary:
-        figure.savefig(temporary, format=target.suffix[1:].lower())
-    return target
+    return save_figure(figure, path)

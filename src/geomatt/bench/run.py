@@ -26,7 +26,7 @@ SUITES: dict[str, tuple[Callable[[Workbench], None], ...]] = {
     "scaling": (scaling_suite, matter_exactness),
     "curves": (curves_suite,),
 }
-# What is measured by default: two trainings take minutes.
+# Suites measured by default; `curves` is left out, since its two trainings take minutes.
 USUAL = tuple(name for name in SUITES if name != "curves")
 
 

@@ -13,6 +13,7 @@ MOLECULES = (21, 12, 9, 9, 18, 16, 15, 12)
 FOLDS = 5
 # Names of baselines: SchNet, the network by automatic differentiation, and its own single points.
 BASELINE, LITERAL, ONE_AT_A_TIME = "PyG SchNet", "literal", "one at a time"
+MACE = "MACE 128x0e"
 SCHEDULE = 160_000  # steps of the paper's training: 2000 epochs of 800 structures in batches of 10
 # Settings of random matter, by network: the paper's interacts at any distance unless it has no bias.
 WITH_RADIUS: dict[str, dict[str, Any]] = {"geomatt": {"bias": False}}
@@ -20,7 +21,7 @@ WITH_RADIUS: dict[str, dict[str, Any]] = {"geomatt": {"bias": False}}
 
 @dataclass(frozen=True)
 class BenchSettings:
-    """What to measure, with defaults for a careful run on a CPU."""
+    """Settings of a benchmark, with defaults for a CPU."""
 
     device: str = "cpu"
     quick: bool = False  # a test that everything runs: small network, no targets
@@ -61,7 +62,7 @@ class BenchSettings:
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.
             return cls(
                 device, False, models, frames=1000, rounds=10, peer_steps=20, literal_rounds=10,
-                single_points=50, throughput_rounds=10, member_rounds=10, compared_sizes=(2000, 20_000),
+                single_points=100, throughput_rounds=10, member_rounds=10, compared_sizes=(2000, 20_000),
                 sparse_sizes=(20, 100, 500, 2000, 5000, 20_000, 50_000, 100_000),
                 dense_sizes=(20, 100, 500, 1000), exact_sizes=(200, 2000), scaling_rounds=5,
             )  # fmt: skip
@@ -97,4 +98,13 @@ TARGETS: dict[tuple[str, str, str, str], tuple[tuple[float, str], ...]] = {
     ("geomatt", "cuda", "train", BASELINE): ((0.35, "ms"), (35.0, "×")),
     ("geomatt", "cuda", "single point", BASELINE): ((0.3, "ms"),),
     ("geomatt", "cuda", "throughput", ONE_AT_A_TIME): ((20.0, "×"),),
+    ("pair:channels=64", "cpu", "single point", BASELINE): ((1.0, "×"),),
+    ("pair:channels=64", "cpu", "dynamics", BASELINE): ((1.0, "×"),),
+    ("pair", "cpu", "single point", BASELINE): ((0.5, "×"),),
+    ("pair", "cpu", "dynamics", BASELINE): ((0.5, "×"),),
+    ("pair:channels=256", "cpu", "single point", MACE): ((1.0, "×"),),
+    ("pair:channels=64", "cuda", "train", BASELINE): ((0.6, "ms"),),
+    ("pair", "cuda", "train", BASELINE): ((0.9, "ms"),),
+    ("pair:channels=256", "cuda", "train", BASELINE): ((1.6, "ms"),),
+    ("pair:channels=64", "cuda", "single point", BASELINE): ((0.5, "ms"),),
 }

@@ -1,4 +1,4 @@
-"""What is measured on: aspirin with displaced atoms, and random matter of any size. No data set is needed."""
+"""Systems to measure: aspirin with displaced atoms, and random matter of any size. No data set is needed."""
 
 from __future__ import annotations
 

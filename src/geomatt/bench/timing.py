@@ -1,4 +1,4 @@
-"""Timings of several contenders in turns, so that changes of the machine's speed affect all alike."""
+"""Timings of contenders that run in turns, so that changes of the machine's speed affect all equally."""
 
 from __future__ import annotations
 

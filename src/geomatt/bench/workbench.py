@@ -1,4 +1,4 @@
-"""What every suite works with: the settings, the network to measure, and the report to fill."""
+"""Common to all suites: the settings, the network to measure, and the report to fill."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Workbench:
     ) -> None:
         """Time contenders in turns, and add a row for the first against each other one.
 
-        With `unit` the row also says how many of it are done in a second.
+        With `unit` the row also has a rate, the number of units per second.
         """
         ours, *others = self.measure(what, contenders)
         for other in others:

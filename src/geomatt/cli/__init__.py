@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib
-import re
 import sys
 import warnings
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 
-from geomatt.cli.console import console
-from geomatt.cli.generated import flags
+from geomatt import __version__
+from geomatt.cli.console import console, output
+from geomatt.cli.generated import with_flags
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -23,6 +24,22 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _version(asked: bool) -> None:
+    if asked:
+        output.print(f"geomatt {__version__}", highlight=False)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
 COMMANDS = (
     "demo", "data", "train", "evaluate", "predict", "attention", "info", "models", "import_authors",
     "reproduce", "bench",
@@ -30,21 +47,6 @@ COMMANDS = (
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:
     importlib.import_module(f"geomatt.cli.{_module}").register(app)
-
-
-def with_flags(message: str) -> str:
-    """A message of the lower rooms with settings, `name`, as the options of the command line."""
-    known = {**flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
-             "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements",
-             "models": "--models"}  # fmt: skip
-
-    def flag(match: re.Match[str]) -> str:
-        name, off = match.groups()
-        if name not in known:
-            return match.group(0)
-        return known[name].replace("--", "--no-", 1) if off else known[name]
-
-    return re.sub(r"`([a-z_]+)`( False)?", flag, message)
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""`geomatt bench`: how fast, against whom, and how far from the machine's limits."""
+"""`geomatt bench`: timings against other packages and against the limits of the machine."""
 
 from __future__ import annotations
 

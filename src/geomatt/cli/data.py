@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
 from geomatt.cli.console import console, output
+from geomatt.cli.generated import with_flags
 from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, parse_keys
 from geomatt.errors import GeomAttError
 
@@ -75,11 +77,10 @@ def info(
     force_unit: ForceUnit = None,
     key: Key = None,
 ) -> None:
-    """Print what is in a data set, and whether its labels look right.
+    """Print the contents of a data set, and warnings about labels that look wrong.
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
-    from rich.markup import escape
     from rich.table import Table
 
     from geomatt.data import check_labels, read
@@ -95,7 +96,9 @@ def info(
     output.print(table, highlight=False)
     warnings = check_labels(dataset)
     for warning in warnings:
-        output.print(f"[bold yellow]Warning:[/] {warning}", highlight=False, soft_wrap=True)
+        output.print(
+            f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", highlight=False, soft_wrap=True
+        )
     if not warnings and dataset.energies is not None:
         output.print("Nothing about the labels looks wrong.")
 
@@ -129,13 +132,13 @@ def convert(
             keys=parse_keys(key),
         )
         write(dataset, target)
-    announce(dataset)
+    show_units(dataset)
     console.print(f"Wrote {len(dataset)} structures.", highlight=False)
     output.print(str(target), highlight=False, markup=False, soft_wrap=True)
 
 
-def announce(dataset: Dataset) -> None:
-    """Say on stderr which units were read and how they are known, and what is missing."""
+def show_units(dataset: Dataset) -> None:
+    """Print to stderr the units of the file, how they are known, and which labels are missing."""
     origin = dataset.origin
     if origin:
         forces = f", forces in {origin['force_unit']} (given)" if "force_unit" in origin else ""
@@ -145,11 +148,12 @@ def announce(dataset: Dataset) -> None:
             soft_wrap=True,
         )
     if "notes" in origin:
-        console.print(f"[bold yellow]Note:[/] {origin['notes']}", highlight=False, soft_wrap=True)
+        note = escape(with_flags(origin["notes"]))
+        console.print(f"[bold yellow]Note:[/] {note}", highlight=False, soft_wrap=True)
 
 
 def summary(dataset: Dataset) -> list[tuple[str, str]]:
-    """What `data info` prints, as pairs of name and text."""
+    """Rows of `data info`: pairs of name and text."""
     import numpy as np
 
     from geomatt import units
@@ -185,5 +189,5 @@ def summary(dataset: Dataset) -> list[tuple[str, str]]:
     if dataset.forces is not None:
         rms = np.sqrt(np.mean(dataset.forces**2)) * factor
         rows.append(("force RMS", f"{rms:.4f} {unit}/Å per component"))
-    rows.append(("note", origin.get("notes", "")))
+    rows.append(("note", with_flags(origin.get("notes", ""))))
     return [(name, value) for name, value in rows if value]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPOCHS = 45  # about a minute
 MD_STEPS = 1000
-# Half as many, smoother basis functions than the paper's: quicker, and enough for a small molecule.
+# Half as many and smoother basis functions than in the paper: faster, and enough for a small molecule.
 SETTINGS = {"gamma": 10.0, "spacing": 0.1, "ema_decay": 0.998, "patience": 0}
 
 
@@ -112,7 +112,7 @@ def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
 
 
 def _simulate(potential: Potential, start: Any, steps: int, folder: Path) -> MDResult:
-    """Dynamics at constant energy from the frame of lowest energy: a drift is an error of the force field."""
+    """Dynamics at constant energy from the frame of lowest energy; a drift is an error of the force field."""
     from ase import Atoms
 
     from geomatt.simulation import GeomAttCalculator, run_md

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
@@ -62,11 +63,26 @@ def with_settings(*, networks: bool, leave_out: Iterable[str] = ()) -> Callable[
     return decorate
 
 
-def flags() -> dict[str, str]:
+def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
     return {
         name: _flag(name, f.metadata) for name, f in {**train_fields(), **_all_network_fields()[0]}.items()
     }
+
+
+def with_flags(message: str) -> str:
+    """A message with every setting in backticks (`name`) replaced by its option (--name)."""
+    known = {**_flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
+             "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements",
+             "models": "--models"}  # fmt: skip
+
+    def flag(match: re.Match[str]) -> str:
+        name, off = match.groups()
+        if name not in known:
+            return match.group(0)
+        return known[name].replace("--", "--no-", 1) if off else known[name]
+
+    return re.sub(r"`([a-z_]+)`( False)?", flag, message)
 
 
 def _network_settings() -> dict[str, Any]:

@@ -1,14 +1,15 @@
-"""`geomatt info`: what a model file says about itself."""
+"""`geomatt info`: the metadata of a model file, and what is used of this machine."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from geomatt.cli.console import output
-from geomatt.cli.options import Model
+from geomatt.errors import GeomAttError
 
 
 def register(app: typer.Typer) -> None:
@@ -17,10 +18,50 @@ def register(app: typer.Typer) -> None:
 
 
 def info(
-    model: Model,
+    model: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead.")] = False,
+    system: Annotated[
+        bool, typer.Option("--system", help="Versions, processor, threads, GPU, compiler and engines here.")
+    ] = False,
 ) -> None:
-    """Print what a model file says about itself: units, elements, data, training, versions."""
+    """Print the metadata of a model file: units, elements, data, training, versions.
+
+    With --system, what geomatt uses of this machine.
+    """
+    if system:
+        _system(as_json)
+    if model is not None:
+        _model(model, as_json)
+    elif not system:
+        raise GeomAttError(
+            "Which model? Name a file, a run or a model of geomatt models; or ask for --system."
+        )
+
+
+def _system(as_json: bool) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    from geomatt.cli.system import system_report
+
+    rows = system_report()
+    if as_json:
+        print(json.dumps(rows, indent=2))
+        return
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows.items():
+        table.add_row(name, escape(value))
+    output.print(table, highlight=False)
+
+
+def _model(model: Path, as_json: bool) -> None:
     from geomatt.cli.model_tables import info_table
     from geomatt.model import load
     from geomatt.model.files import describe

@@ -18,7 +18,7 @@ LONG = 100  # characters; longer values, such as the frames of a split, are cut
 
 
 def info_table(potential: Potential, path: str) -> Table:
-    """All that a model file says."""
+    """All metadata of a model file."""
     described = describe(potential)
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_column(style="bold", no_wrap=True)

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def models(
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print what the files say as JSON instead.")
+        bool, typer.Option("--json", help="Print the metadata of the files as JSON instead.")
     ] = False,
 ) -> None:
     """List the trained models that come with geomatt: errors, data, licence, and how they were made."""

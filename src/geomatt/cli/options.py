@@ -1,4 +1,4 @@
-"""Options that several commands share: what a data file means, and which model."""
+"""Options that several commands share: units and names in data files, the model, device and precision."""
 
 from __future__ import annotations
 

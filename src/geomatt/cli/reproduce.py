@@ -10,6 +10,7 @@ import typer
 from rich.markup import escape
 
 from geomatt.cli.console import console, output, progress_bar
+from geomatt.cli.generated import with_flags
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, ExperimentSettings
 
@@ -98,8 +99,6 @@ def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> 
         try:
             sections.append(_run(get(each), settings, vector))
         except GeomAttError as error:  # missing data for one experiment do not stop the others
-            from geomatt.cli import with_flags
-
             message = with_flags(str(error))
             console.print(f"[bold red]{each}:[/] {escape(message)}", highlight=False, soft_wrap=True)
             sections.append(Section(get(each), None, missing=message))

@@ -81,8 +81,11 @@ def transfer(
 ) -> None:
     """Carry a model over to new data: all of it stays fixed but the readout, as in the paper.
 
-    The elements of the new data must be among those of the base.
-    The normalisation is fitted anew. By default the paper's recipe for 1000 epochs.
+    It pays where the new molecules are much like those of the base and labels are few:
+    bonds and angles the base never saw are not learned by the readout. With more data,
+    train from scratch, or --unfreeze all. The elements of the new data must be among
+    those of the base. The normalisation is fitted anew. By default the paper's recipe
+    for 1000 epochs.
     """
     from geomatt.training.recipes import TRANSFER_EPOCHS
     from geomatt.training.start import base_settings, load_base
@@ -127,7 +130,7 @@ def _run(
 
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.training import Interrupted, TrainProgress, resolve, train_members
-    from geomatt.training.dataset import load_dataset, make_splits, resolve_sizes
+    from geomatt.training.dataset import load_dataset, make_splits, resolve_sizes, unwanted
     from geomatt.training.folder import refuse_used
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
@@ -141,7 +144,7 @@ def _run(
     dataset = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, len(dataset))
-    splits = make_splits(config, len(dataset))
+    splits = make_splits(config, len(dataset), unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     board = tensorboard_callback(out) if tensorboard else None
     _describe(config, splits, out)
@@ -191,6 +194,8 @@ def _report(
     results: Sequence[TrainResult], dataset: Dataset, splits: Sequence[Split], config: TrainConfig, out: Path
 ) -> None:
     """The closing table, and the next command."""
+    import numpy as np
+
     from geomatt.cli.train_display import duration, summary_table
 
     for result in results:
@@ -210,6 +215,15 @@ def _report(
             highlight=False,
             soft_wrap=True,
         )
+    used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
+    if len(used) == len(dataset):
+        console.print(
+            "All structures were used to train and validate, so none is left to test on. "
+            "Test on other data, or leave some out with --train and --val.",
+            highlight=False,
+            soft_wrap=True,
+        )
+        return
     target = out if config.has_members else last.folder / "model.safetensors"
     asked = [("--energy-unit", config.energy_unit), ("--length-unit", config.length_unit)]
     asked += [("--force-unit", config.force_unit)]

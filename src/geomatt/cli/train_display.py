@@ -1,4 +1,4 @@
-"""What a training run looks like in the terminal."""
+"""Terminal output of a training run."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from geomatt.cli.console import console
+from geomatt.cli.generated import with_flags
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 
 
 def announce(dataset: Dataset) -> None:
-    """What was read and in which units; everything suspicious, loudly."""
+    """Print size and units of the data, and warnings about its labels."""
     from geomatt.data.checks import check_labels
 
     origin = dataset.origin
@@ -40,7 +41,7 @@ def announce(dataset: Dataset) -> None:
     warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
     for warning in warnings:
         console.print("[bold yellow]Warning:[/]", end=" ")
-        console.print(warning, highlight=False, soft_wrap=True, markup=False, style="yellow")
+        console.print(with_flags(warning), highlight=False, soft_wrap=True, markup=False, style="yellow")
 
 
 @contextmanager

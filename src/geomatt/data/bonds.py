@@ -18,12 +18,12 @@ def distances(structure: Structure) -> np.ndarray:
 
 
 def bond_matrix(structure: Structure, tolerance: float = TOLERANCE) -> np.ndarray:
-    """Which pairs (N, N) are covalently bonded, by distance and covalent radii."""
+    """True for covalently bonded pairs (N, N), from distances and covalent radii."""
     return bonded(structure.numbers, distances(structure), tolerance)
 
 
 def bonded(numbers: np.ndarray, distance: np.ndarray, tolerance: float = TOLERANCE) -> np.ndarray:
-    """Which pairs (..., N, N) of atoms `numbers` (N,) are bonded at these distances (..., N, N)."""
+    """True for bonded pairs (..., N, N) of atoms `numbers` (N,) at distances (..., N, N)."""
     found: np.ndarray = relative_lengths(numbers, distance) < tolerance
     return found & ~np.eye(len(numbers), dtype=bool)
 

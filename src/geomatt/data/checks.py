@@ -1,4 +1,4 @@
-"""Checks of labels: do they look right? The answers are warnings, never errors.
+"""Checks of labels for likely mistakes; they give warnings, never errors.
 
 Limits: forces and energies are compared for the three most frequent molecules of a data set, from 30 frames
 of the same molecule with the same order of atoms (some 80 to see energies of other frames), and not for
@@ -22,7 +22,7 @@ from geomatt.elements import COVALENT_RADII, formula
 # MD17 reaches 0.004 of the forces and 0.02 eV/Å; ten times as much is not rounding.
 _NET_RATIO, _NET_FLOOR = 0.02, 0.1
 _TORQUE_FLOOR = 0.2  # eV
-_BOND_FRAMES, _BOND_ATOMS = 40, 200  # looked at for lengths of bonds
+_BOND_FRAMES, _BOND_ATOMS = 40, 200  # used for the check of bond lengths
 _BOND_RANGE = (0.75, 1.45)  # of bonds over sums of covalent radii; Å taken for Bohr is 0.53, the reverse 1.89
 _NOBLE_GASES = (2, 10, 18, 36, 54, 86)
 _LARGEST_FORCE = 10.0  # eV/Å, root mean square; molecules have 1.2 at 500 K, and 4 at 5000 K
@@ -37,13 +37,13 @@ def check_labels(dataset: Dataset) -> list[str]:
         return ["There are no structures."]
     with np.errstate(all="ignore"):  # absurd numbers are warned about
         if bad := _not_finite(dataset):
-            return bad  # no other question has a meaning then
+            return bad  # the other checks have no meaning then
         warnings = _repeated_frames(dataset)
         outliers = find_outliers(dataset)
         warnings += _outliers(outliers, len(dataset))
         if len(outliers) == len(dataset):
             return warnings
-        if outliers:  # they would spoil the statistics of the others
+        if outliers:  # they would distort the statistics of the others
             dataset = dataset.select(np.setdiff1d(np.arange(len(dataset)), list(outliers)))
         lengths = _bond_lengths(dataset)
         warnings += lengths + _constant_energies(dataset) + _stress(dataset)
@@ -53,7 +53,7 @@ def check_labels(dataset: Dataset) -> list[str]:
             )
             assert labelled.forces is not None
             warnings += _net_force_and_torque(labelled, labelled.forces)
-            # Without agreement of lengths, energies and forces, a question about their common unit is moot.
+            # The common unit is checked only if lengths, energies and forces agree with each other.
             warnings += _energies_and_forces(labelled, labelled.forces) or (
                 [] if lengths else _unit(labelled)
             )
@@ -97,7 +97,7 @@ def _outliers(outliers: dict[int, str], n: int) -> list[str]:
     more = f" and {len(outliers) - _NAMED} more" if len(outliers) > _NAMED else ""
     return [
         f"{len(outliers)} of {n} structures are outliers: {', '.join(named)}{more}. Correct or "
-        "remove them; `drop_outliers` leaves them out of training."
+        "remove them, in Python with `drop_outliers`."
     ]
 
 
@@ -177,7 +177,7 @@ def _molecules(dataset: Dataset) -> Iterator[np.ndarray]:
 
 def _frames(dataset: Dataset, frames: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """At most as many of the frames as are needed, and the rows of their atoms (n, N)."""
-    # Seeded: the same data always gets the same answer.
+    # Seeded: the same data always gives the same warnings.
     chosen = np.random.default_rng(0).permutation(frames)[: springs.MAX_FRAMES]
     return chosen, dataset.offsets[chosen][:, None] + np.arange(dataset.sizes[chosen[0]])
 

@@ -33,7 +33,7 @@ def multiplicity(info: Mapping[str, Any], arrays: Mapping[str, Any]) -> tuple[in
     for key in MULTIPLICITY_KEYS:
         if key in info:
             return check_multiplicity(info[key]), None
-    if "spin" in info:  # S, 2S or 2S + 1, depending on who wrote the file
+    if "spin" in info:  # S, 2S or 2S + 1, depending on the program that wrote the file
         return (
             None,
             "'spin' is ambiguous and not used; if it is the multiplicity, give `keys` multiplicity=spin.",

@@ -61,7 +61,7 @@ def _energies(dataset: Dataset) -> Iterator[tuple[int, str]]:
 
 
 def _without_composition(counts: np.ndarray, energies: np.ndarray) -> np.ndarray:
-    """What is left of the energies after a sum of atomic energies, fitted to the inner part of the data."""
+    """Energies minus a sum of atomic energies fitted to the inner part of the data."""
     keep = np.ones(len(energies), dtype=bool)
     residual = energies
     for _ in range(5):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,11 @@ class Split:
                     f"(0 to {n - 1}). Check that the indices belong to this file."
                 )
         return self
+
+    def without(self, indices: Sequence[int]) -> Split:
+        """The same split without some structures."""
+        train, validation, test = (np.setdiff1d(a, indices) for a in (self.train, self.validation, self.test))
+        return dataclasses.replace(self, train=train, validation=validation, test=test)
 
     def to_dict(self) -> dict[str, Any]:
         """A dictionary for JSON, with indices as text such as ``0-7,9,12-20``."""

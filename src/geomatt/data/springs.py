@@ -1,4 +1,4 @@
-"""Do forces, energies and units of a molecule's frames agree? Two tests that need no order of the frames.
+"""Two tests of forces, energies and units of a molecule's frames; the order of frames does not matter.
 
 Springs between all near pairs of atoms are fitted to the forces alone, and the energies that they predict are
 compared with the energies given. For molecules these agree to about 15 % (correlation 0.85 to 0.99 from 120

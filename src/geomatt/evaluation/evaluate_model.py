@@ -54,7 +54,11 @@ def evaluate(
     if not len(data):
         raise GeomAttError("There is no frame to evaluate.")
     predictions = potential.predict(
-        data, forces=data.forces is not None, batch_size=batch_size, progress=progress
+        data,
+        forces=data.forces is not None,
+        batch_size=batch_size,
+        progress=progress,
+        check_domain=False,  # the labels show what extrapolation costs
     )
     spread = predictions[0].energy_spread is not None
     return EvaluationResult(
@@ -76,7 +80,7 @@ def _stack(arrays: list[np.ndarray | None]) -> np.ndarray | None:
 
 
 def _provenance(potential: AnyPotential, dataset: Dataset) -> dict[str, Any]:
-    """What is needed to say later which numbers these were."""
+    """Provenance of the errors: model, data, version and hardware."""
     from geomatt import __version__
     from geomatt.training.record import hardware
 

@@ -1,4 +1,4 @@
-"""Predictions against labels as a picture."""
+"""Parity plots: predictions against labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
 from geomatt.units import from_ev
 
-# Bright enough to tell from the diagonal, also in grey and for most colour-blind readers.
+# Distinguishable in grey and for most colour-blind readers.
 ELEMENT_COLOURS = {
     1: "#8d99ae",
     6: "#2b2d42",
@@ -26,11 +26,11 @@ ELEMENT_COLOURS = {
     16: "#d4a72c",
     17: "#2f9e44",
 }
-MOST_POINTS = 20_000  # more do not change the picture, only the time to draw it
+MOST_POINTS = 20_000  # more points take longer and look the same
 
 
 def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: str | None = None) -> Path:
-    """Draw energies and forces against their labels, with the errors written in; returns the path."""
+    """Draw predicted energies and forces against their labels, with the errors; returns the path."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -47,7 +47,7 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     for axis, kind in zip(axes, panels, strict=True):
         if kind == "energy":
             assert result.data.energies is not None
-            # Differences of energies carry the meaning; totals only fill the ticks with digits.
+            # Total energies would need too many digits on the ticks.
             mean = _mean_of_composition(result.data)
             true, predicted = (result.data.energies - mean) * factor, (result.energies - mean) * factor
             _scatter(axis, true, predicted, "#2b59a8")
@@ -75,7 +75,7 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
 
 
 def _mean_of_composition(data: Dataset) -> np.ndarray:
-    """For each structure the mean energy of all with its composition, (n,)."""
+    """For each structure the mean energy of all structures with its composition, (n,)."""
     assert data.energies is not None
     _, which = np.unique(data.composition(), axis=0, return_inverse=True)
     which = which.reshape(-1)
@@ -88,7 +88,7 @@ def _has(result: EvaluationResult, kind: str) -> bool:
 
 
 def _scatter_elements(axis: Any, result: EvaluationResult, true: np.ndarray, predicted: np.ndarray) -> None:
-    """Elements in colours, drawn in random order: drawn one by one, the last would cover the others."""
+    """Force components coloured by element, in random order so that no element covers the others."""
     from matplotlib.lines import Line2D
 
     palette = {z: ELEMENT_COLOURS.get(z, "#7b2d8b") for z in result.data.elements}
@@ -109,7 +109,7 @@ def _scatter(axis: Any, true: np.ndarray, predicted: np.ndarray, colours: Any) -
 
 
 def _frame(axis: Any, true: np.ndarray, predicted: np.ndarray) -> None:
-    """The same range on both axes, with the diagonal."""
+    """The same range on both axes, and the diagonal."""
     low, high = min(true.min(), predicted.min()), max(true.max(), predicted.max())
     margin = 0.05 * (high - low) or 1.0
     limits = (low - margin, high + margin)

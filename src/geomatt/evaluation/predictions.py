@@ -1,4 +1,4 @@
-"""Predictions as an extxyz file that ASE and others read."""
+"""Predictions as an extxyz file."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from geomatt.model.potential import Prediction
 def write_predictions(
     structures: Sequence[Structure], predictions: Sequence[Prediction], path: str | os.PathLike[str]
 ) -> Path:
-    """Write structures with energy, forces and atomic energies (`energies`), in eV and Å, in one piece.
+    """Write structures with predicted energy, forces and atomic energies (`energies`), in eV and Å.
 
-    A committee's spread goes along as `energy_spread` and `forces_spread`. What else the structures carried
-    as info is kept; their own labels are not, so that nobody takes one for the other.
+    The spread of a committee is written as `energy_spread` and `forces_spread`. Other info of the structures
+    is kept; their labels are not.
     """
     try:
         from ase import Atoms

@@ -1,4 +1,4 @@
-"""Predictions beside labels, and the errors that follow from them."""
+"""Predictions with their labels, and the errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from geomatt.units import from_ev
 
 @dataclass(frozen=True)
 class Errors:
-    """Errors of a group of structures or atoms. None where there is no label; forces per component."""
+    """Errors of a group of structures or atoms; None without labels. Force errors are per component."""
 
     structures: int
     atoms: int
@@ -27,7 +27,7 @@ class Errors:
     forces_rmse: float | None = None
 
     def scaled(self, factor: float) -> Errors:
-        """The same in another unit."""
+        """The same errors in another unit."""
         values = {
             k: v if v is None or k in ("structures", "atoms") else v * factor for k, v in asdict(self).items()
         }
@@ -44,7 +44,7 @@ class EvaluationResult:
     data: Dataset  # the frames evaluated, with their labels
     energies: np.ndarray  # (n,) predicted
     forces: np.ndarray | None  # (atoms, 3) predicted, None where the data has no forces
-    trained: int  # frames left out, or, if asked for, left in, although the model was trained on them
+    trained: int  # frames the model was trained on; left out unless `trained_included`
     trained_included: bool = False
     energies_spread: np.ndarray | None = None  # (n,) of a committee
     forces_spread: np.ndarray | None = None  # (atoms,)
@@ -57,13 +57,13 @@ class EvaluationResult:
 
     @cached_property
     def per_molecule(self) -> dict[str, Errors]:
-        """Errors of each composition, by its formula."""
+        """Errors by sum formula."""
         names = self._formulas
         return {name: self._errors(names == name) for name in dict.fromkeys(names.tolist())}
 
     @cached_property
     def per_element(self) -> dict[str, Errors]:
-        """Errors of the forces on each element's atoms; a molecule's energy belongs to no element."""
+        """Force errors by element of the atom."""
         owner = np.repeat(np.arange(len(self.data)), self.data.sizes)
         result = {}
         for z in self.data.elements:
@@ -76,9 +76,9 @@ class EvaluationResult:
 
     @cached_property
     def spread(self) -> dict[str, float] | None:
-        """How a committee's disagreement compares with its errors (eV, eV/Å), or None for one model.
+        """The mean spread of a committee (eV, eV/Å) and its correlation with the errors; None for one model.
 
-        A correlation near one says that atoms on which members disagree are those with large errors.
+        A correlation near one means that errors are large where members disagree.
         """
         if self.energies_spread is None:
             return None
@@ -91,7 +91,7 @@ class EvaluationResult:
         return result
 
     def to_dict(self, unit: str | None = None) -> dict[str, Any]:
-        """Everything but the single predictions, ready for JSON; errors in `unit` and `unit`/Å."""
+        """Everything except the single predictions, ready for JSON; errors in `unit` and `unit`/Å."""
         unit = unit or self.unit
         factor = from_ev(unit)
 

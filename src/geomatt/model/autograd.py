@@ -35,7 +35,9 @@ class AutogradEngine(Engine):
         index: Tensor | None = None,
         forces: bool = True,
         gradient: bool = False,
+        switch: Tensor | None = None,
     ) -> AutogradEvaluation:
+        """As every engine; `switch` (layers, B, N, N) multiplies pairs, the same in all members."""
         if index is not None:
             batch = batch.rows(index)
         parameters, weights = dict(prepared), {}
@@ -44,7 +46,7 @@ class AutogradEngine(Engine):
                 weights = {name: prepared[name].detach().requires_grad_() for name in self.names}
                 parameters |= weights
             positions = batch.positions.detach().requires_grad_(forces)
-            atomic = self._atomic_energies(parameters, replace(batch, positions=positions))
+            atomic = self._atomic_energies(parameters, replace(batch, positions=positions), switch)
             energy = atomic.sum(-1)
             found = None
             if forces:
@@ -69,19 +71,21 @@ class AutogradEngine(Engine):
         ]
         return torch.cat(flat, 1)
 
-    def _atomic_energies(self, parameters: Parameters, batch: Batch) -> Tensor:
+    def _atomic_energies(self, parameters: Parameters, batch: Batch, switch: Tensor | None) -> Tensor:
         """Atomic energies (M, B, N), of all members at once where the network allows it."""
         members = len(batch.numbers)
         if members > 1 and self.network.vectorises and batch.cell is None:
 
             def one(p: dict[str, Tensor], numbers: Tensor, positions: Tensor) -> Tensor:
-                result: Tensor = functional_call(self.network, p, (Batch(numbers, positions),))
+                result: Tensor = functional_call(self.network, p, (Batch(numbers, positions), switch))
                 return result
 
             return vmap(one)(dict(parameters), batch.numbers, batch.positions)
         parts = [
             functional_call(
-                self.network, {name: value[m] for name, value in parameters.items()}, (batch.member(m),)
+                self.network,
+                {name: value[m] for name, value in parameters.items()},
+                (batch.member(m), switch),
             )
             for m in range(members)
         ]

@@ -13,7 +13,7 @@ from geomatt.model.domain import Limits
 from geomatt.model.potential import AnyPotential, Output, Potential, with_walls
 
 
-@dataclass
+@dataclass(repr=False)
 class Committee(AnyPotential):
     """Potentials of one system. Attention is the mean of each matrix over the members."""
 
@@ -23,6 +23,9 @@ class Committee(AnyPotential):
         if not self.members:
             raise GeomAttError("A committee needs at least one member.")
         self.record = self.members[0].record
+
+    def __repr__(self) -> str:
+        return f"Committee({len(self.members)} of {self.members[0]!r})"
 
     def evaluate(
         self,

@@ -16,7 +16,7 @@ GRAPHS = 4  # shapes of batches whose graphs are kept
 class Evaluator:
     """Evaluates batches with a network's current weights.
 
-    `keep` for many evaluations: tables of the weights are made with care, and graphs are captured. The choice
+    `keep` for many evaluations: tables of the weights are more accurate, and graphs are captured. The choice
     changes results by rounding errors only, but a simulation that is continued must make the same one.
     """
 

@@ -1,6 +1,6 @@
 """Model files: weights as safetensors, everything else as JSON in the same file's header.
 
-Reading one runs no code from it. `save` replaces the target in one step, so a reader never meets half a file.
+Reading one runs no code from it. `save` replaces the target atomically.
 """
 
 from __future__ import annotations
@@ -66,7 +66,12 @@ def load(
     Names are those `geomatt models` lists, such as md17/aspirin or md17/aspirin:fast.
     `dtype` is the precision to run in, "float32" or "float64"; by default the one the model was saved in.
     """
-    target = Path(path)
+    try:
+        target = Path(path)
+    except TypeError:
+        raise GeomAttError(
+            f"A model is a file, the folder of a run or a name such as md17/ethanol, not {path!r}."
+        ) from None
     if target.is_dir():
         return _load_directory(target, device, dtype)
     if not target.exists():
@@ -84,7 +89,7 @@ def load_file(
 def load_bytes(
     content: bytes, path: Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
 ) -> Potential:
-    """A potential from the content of a model file; errors speak of `path`."""
+    """A potential from the content of a model file; error messages name `path`."""
     header, tensors = read_contents(content, path)
     try:
         network_type = network_class(header["kind"])
@@ -130,7 +135,7 @@ def read_contents(content: bytes, path: Path) -> Contents:
 
 
 def describe(potential: Potential) -> dict[str, Any]:
-    """All that a model file says about a potential besides its weights."""
+    """All metadata of a potential, as stored in its file."""
     from geomatt import __version__
 
     domain = None if potential.ranges is None else potential.ranges.to_dict()
@@ -172,10 +177,14 @@ def check_device(device: torch.device | str) -> torch.device:
     """A device that is there, or an error that says so."""
     try:
         found = torch.device(device)
-    except RuntimeError as error:
+    except (RuntimeError, TypeError) as error:
         raise GeomAttError(f"Unknown device {str(device)!r}. Use cpu or cuda.") from error
+    if found.type not in ("cpu", "cuda"):
+        raise GeomAttError(f"geomatt does not compute on device {str(device)!r}. Use cpu or cuda.")
     if found.type == "cuda" and not torch.cuda.is_available():
-        raise GeomAttError("No CUDA device is available here. Use device cpu.")
+        raise GeomAttError("No CUDA device is available here. Use `device` cpu.")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise GeomAttError(f"There is no device {device}; the last is cuda:{torch.cuda.device_count() - 1}.")
     return found
 
 
@@ -218,7 +227,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _header(content: bytes, path: Path) -> dict[str, Any]:
-    """The description in a file's header, telling apart the ways in which there may be none."""
+    """The description in a file's header; each kind of invalid file has its own error message."""
     foreign = GeomAttError(
         f"{path} is not a safetensors file. geomatt reads its own model files only; turn a checkpoint of the "
         "authors' code (params.pt) into one with: geomatt import-authors DIR OUT --help"
@@ -280,7 +289,7 @@ def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> N
 
 
 def _plain(value: Any) -> Any:
-    """What a record may hold besides JSON's own types."""
+    """JSON encoding of other types a record may contain."""
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, Path):

@@ -1,4 +1,4 @@
-"""What the rest of the package knows of a network: `Network`, its config, and `Engine`.
+"""The interface between networks and the rest of the package: `Network` and `Engine`.
 
 A network gives atomic energies; an engine evaluates and differentiates M networks of the same configuration
 at once. Automatic differentiation (`geomatt.model.autograd`) is the engine of every network that has no
@@ -59,7 +59,7 @@ class Network(nn.Module, ABC):
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
     recipe: ClassVar[str] = "fast"  # optimisation settings used by default, see `training.recipes`
-    periodic_hint: ClassVar[str] = ""  # what to do where periodic cells are refused
+    periodic_hint: ClassVar[str] = ""  # advice in the error message about periodic cells
     # Settings of a small network, for tests and examples.
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     # True if torch.func.vmap can run the network for several members at once.
@@ -75,11 +75,21 @@ class Network(nn.Module, ABC):
         self.register_buffer("elements", torch.tensor(config.elements))
 
     @abstractmethod
-    def atomic_energies(self, batch: Batch) -> Tensor:
-        """Atomic energies (B, N); zero for padding."""
+    def atomic_energies(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
+        """Atomic energies (B, N); zero for padding.
 
-    def forward(self, batch: Batch) -> Tensor:
-        return self.atomic_energies(batch)
+        `switch`, of any shape that broadcasts to (`switch_layers`, B, N, N), multiplies what the pairs i ≠ j
+        contribute in each layer: one changes nothing, zero removes a pair. A network whose `switch_layers`
+        is 0 is never given one.
+        """
+
+    def forward(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
+        return self.atomic_energies(batch) if switch is None else self.atomic_energies(batch, switch)
+
+    @property
+    def switch_layers(self) -> int:
+        """In how many layers pairs can be switched off; 0 if the network cannot do that."""
+        return 0
 
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Attention coefficients, in any number of records; none for a network without attention."""
@@ -151,12 +161,22 @@ class Network(nn.Module, ABC):
         return {name: value[None] for name, value in self.tensors().items()}
 
 
+def pair_switch(switch: Tensor, layers: int, batch: Batch) -> Tensor:
+    """A switch as (layers, B, N, N), with ones where i = j."""
+    atoms = batch.numbers.shape[-1]
+    own = torch.eye(atoms, dtype=torch.bool, device=batch.numbers.device)
+    every = switch.to(batch.positions).expand(layers, *batch.numbers.shape, atoms)
+    return torch.where(own, 1.0, every)
+
+
 @dataclass
 class Evaluation:
-    """What M networks say of a batch, in normalised units and Å. Engines may add what `gradient` needs."""
+    """Predictions of M networks for a batch, in normalised units and Å. Engines may add fields."""
 
     energy: Tensor  # (M, B)
-    atomic: Tensor | None  # (M, B, N), summing to the energy; None if the engine was asked for a gradient
+    atomic: (
+        Tensor | None
+    )  # (M, B, N), summing to the energy; may be None after an evaluation with `gradient=True`
     forces: Tensor | None  # (M, B, N, 3)
     stress: Tensor | None = None  # (M, B, 3, 3), nan for structures without a volume
     maker: Engine | None = None  # the engine chosen by one that chooses among several
@@ -171,7 +191,7 @@ class Engine(ABC):
     """
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Any:
-        """What depends on the weights alone; `keep` if it will be used for many evaluations."""
+        """Precompute what depends on the weights alone; `keep` if it will be used for many evaluations."""
         return parameters
 
     @abstractmethod
@@ -203,6 +223,10 @@ class Engine(ABC):
     def setup(self) -> None:
         """Compile what is compiled at first use; nothing for most engines."""
         return
+
+    def report(self) -> dict[str, str]:
+        """What the engine uses of this machine, in words."""
+        return {}
 
     def capturable(self, batch: Batch) -> bool:
         """True if an evaluation of such a batch can be captured as a CUDA graph."""

@@ -32,7 +32,7 @@ class NeighbourList:
         return len(self.i)
 
 
-Pairs = tuple[np.ndarray, np.ndarray, np.ndarray]  # i, j, shift
+PairArrays = tuple[np.ndarray, np.ndarray, np.ndarray]  # i, j, shift
 
 
 def neighbour_list(
@@ -58,7 +58,7 @@ def neighbour_list(
     return NeighbourList(i, j, shift - home[j] + home[i], radius)
 
 
-def search() -> Callable[[np.ndarray, np.ndarray, np.ndarray, float], Pairs]:
+def search() -> Callable[[np.ndarray, np.ndarray, np.ndarray, float], PairArrays]:
     """The search to use: vesin's where it is installed."""
     return vesin_search if importlib.util.find_spec("vesin") else kdtree_search
 
@@ -81,7 +81,7 @@ def complete_cell(cell: np.ndarray | None, periodic: np.ndarray) -> np.ndarray:
     return box
 
 
-def vesin_search(positions: np.ndarray, box: np.ndarray, periodic: np.ndarray, radius: float) -> Pairs:
+def vesin_search(positions: np.ndarray, box: np.ndarray, periodic: np.ndarray, radius: float) -> PairArrays:
     """Pairs of wrapped positions by vesin's cell lists."""
     from vesin import NeighborList  # optional dependency
 
@@ -91,7 +91,7 @@ def vesin_search(positions: np.ndarray, box: np.ndarray, periodic: np.ndarray, r
     return i.astype(np.int64), j.astype(np.int64), shift.astype(np.int64)
 
 
-def kdtree_search(positions: np.ndarray, box: np.ndarray, periodic: np.ndarray, radius: float) -> Pairs:
+def kdtree_search(positions: np.ndarray, box: np.ndarray, periodic: np.ndarray, radius: float) -> PairArrays:
     """Pairs of wrapped positions by a k-d tree over the atoms and those images that can be neighbours."""
     inverse = np.linalg.inv(box)
     reach = radius * np.linalg.norm(inverse, axis=0)  # (3,) the radius in units of the cell's heights

@@ -1,4 +1,4 @@
-"""A trained model as users hold it: structures in; energies, forces and attention out, in eV and Å."""
+"""A trained model: energies, forces, stress and attention of structures, in eV and Å."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
-from geomatt.elements import formula
+from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
-from geomatt.model.domain import Domain, Limits, WallResult
+from geomatt.model.domain import WARNING, Domain, Limits, WallResult
+from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import AttentionRecord, Network
 from geomatt.model.normalisation import Normalisation
@@ -53,7 +54,7 @@ class Prediction:
 
 
 class AnyPotential(ABC):
-    """What a single potential and a committee have in common."""
+    """Common interface of a single potential and a committee."""
 
     members: list[Potential]
     record: dict[str, Any]
@@ -110,12 +111,18 @@ class AnyPotential(ABC):
         attention: bool = False,
         batch_size: int = 32,
         progress: Callable[[int], None] | None = None,
+        check_domain: bool = True,
     ) -> list[Prediction]:
-        """Predictions for structures of any sizes, in their order; also ASE Atoms, or a single structure."""
+        """Predictions for structures of any sizes, in their order; also ASE Atoms, or a single structure.
+
+        With `check_domain` structures outside the training data are announced by a warning.
+        """
         structures = several(structures)
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
-        for message in sorted({m for s in structures for m in self.doubts(s, forces)}):
+        messages = sorted({m for s in structures for m in self.doubts(s, forces)})
+        outside = self.extrapolations(structures) if check_domain else []
+        for message in (*messages, *outside):
             warnings.warn(message, stacklevel=2)
         for member in self.members:
             member.forget_weights()
@@ -130,13 +137,33 @@ class AnyPotential(ABC):
                 progress(len(chunk))
         return result
 
+    def hessian(self, structure: Structure, *, step: float = 0.005, batch_size: int = 32) -> np.ndarray:
+        """Second derivatives of the energy (3N, 3N) in eV/Å², by central differences of the forces.
+
+        Rows and columns are x, y, z of atom 0, then of atom 1. `step` is the displacement in Å. A model in
+        float64 (`potential.to(dtype="float64")`) gives the most digits.
+        """
+        (one,) = several(structure)
+        shifts = step * np.eye(3 * len(one)).reshape(-1, len(one), 3)
+        displaced = [replace(one, positions=one.positions + s) for s in np.concatenate([shifts, -shifts])]
+        for message in self.extrapolations([one]):
+            warnings.warn(message, stacklevel=2)
+        moved = self.predict(displaced, batch_size=batch_size, check_domain=False)
+        forces = np.array([p.forces for p in moved]).reshape(2, 3 * len(one), 3 * len(one))
+        slopes = (forces[1] - forces[0]) / (2 * step)
+        return (slopes + slopes.T) / 2
+
     def check(self, structure: Structure, name: str = "the structure") -> None:
         """Raise an error for a structure the model cannot be used on."""
-        unknown = sorted({int(z) for z in structure.numbers} - set(self.elements))
+        present = {int(z) for z in structure.numbers}
+        wrong = sorted(z for z in present if not 0 < z < len(SYMBOLS))
+        if wrong:
+            raise GeomAttError(f"{name} has atoms that are no element (atomic numbers {wrong}): remove them.")
+        unknown = sorted(present - set(self.elements))
         if unknown:
             raise GeomAttError(
-                f"{name} holds atomic numbers {unknown}, which this model was not trained on "
-                f"(it knows {list(self.elements)}). Train on data that has them."
+                f"{name} holds {', '.join(symbols(unknown))}, which this model was not trained on "
+                f"(it knows {', '.join(symbols(self.elements))}). Train on data that has them."
             )
         if structure.periodic and any(member.network.radius is None for member in self.members):
             hint = self.members[0].network.periodic_hint
@@ -156,11 +183,23 @@ class AnyPotential(ABC):
         if not np.isfinite(structure.positions).all():
             raise GeomAttError(f"{name} has positions that are not finite numbers.")
 
+    def extrapolations(self, structures: Sequence[Structure]) -> list[str]:
+        """Warnings about structures of a known composition with bonds or distances that are not."""
+        known = {i: s for i, s in enumerate(structures) if not self.other_composition(s)}
+        if self.domain is None or not known:
+            return []
+        return frame_doubts(self.domain.ranges, known, WARNING, self.domain.walls.pairs)
+
+    def other_composition(self, structure: Structure) -> bool:
+        """True for atoms other than those of the one molecule the model was trained on."""
+        composition = self.members[0].normalisation.composition
+        return bool(composition) and dict(Counter(structure.numbers.tolist())) != composition
+
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""
         first = self.members[0]
         found, composition = [], first.normalisation.composition
-        if composition and dict(Counter(int(z) for z in structure.numbers)) != composition:
+        if composition and self.other_composition(structure):
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
@@ -170,10 +209,12 @@ class AnyPotential(ABC):
             found.append("This model was trained on energies alone: its forces were never compared with any.")
         if structure.charge:
             found.append("The model does not use charges: the charge of the structure is ignored.")
+        if structure.multiplicity not in (None, 1):
+            found.append("The model does not use spins: the multiplicity of the structure is ignored.")
         return found
 
 
-@dataclass
+@dataclass(repr=False)
 class Potential(AnyPotential):
     """A network with its normalisation and a record of its training."""
 
@@ -182,8 +223,14 @@ class Potential(AnyPotential):
     record: dict[str, Any] = field(default_factory=dict)
     ranges: Domain | None = None  # distances in the training data
     engine: str = "auto"  # how to evaluate; the numbers are the same
-    _evaluators: dict[bool, tuple[tuple[Any, ...], Evaluator]] = field(default_factory=dict, repr=False)
+    _evaluators: dict[bool, tuple[_Present, Evaluator]] = field(default_factory=dict, repr=False)
     _offset: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
+
+    def __repr__(self) -> str:
+        data = self.record.get("data", {}).get("name") or "unnamed data"
+        kind, weights = self.network.kind, sum(p.numel() for p in self.network.parameters())
+        elements, dtype = " ".join(symbols(self.elements)), str(self.dtype).removeprefix("torch.")
+        return f"Potential({kind}, {weights:,} weights, {elements}; {data}; {dtype}, {self.device})"
 
     @property
     def members(self) -> list[Potential]:  # type: ignore[override]
@@ -205,7 +252,7 @@ class Potential(AnyPotential):
         found = self._evaluator(keep)(batch, forces=forces)
         assert found.atomic is not None
         scale = self.normalisation.scale
-        atomic = self._offsets(batch.numbers) + scale * found.atomic[0].double()
+        atomic = torch.add(self._offsets(batch.numbers), found.atomic[0], alpha=scale)  # float64
         records = None
         if attention:
             with torch.no_grad():
@@ -221,16 +268,15 @@ class Potential(AnyPotential):
 
     def _evaluator(self, keep: bool) -> Evaluator:
         """An evaluator of the present weights, made anew when they have changed."""
-        state = self.network.tensors().values()
-        present = (self.engine, *((value.data_ptr(), value._version) for value in state))
-        known, evaluator = self._evaluators.get(keep, ((), None))
-        if evaluator is None or known != present:
-            evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
-            self._evaluators[keep] = (present, evaluator)
+        known = self._evaluators.get(keep)
+        if known is not None and known[0].holds(self.network, self.engine):
+            return known[1]
+        evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
+        self._evaluators[keep] = (_Present(self.network, self.engine), evaluator)
         return evaluator
 
     def forget_weights(self) -> None:
-        """Prepare the weights anew at the next evaluation, whatever may have changed them."""
+        """Prepare the weights again at the next evaluation."""
         self._evaluators.clear()
 
     def _offsets(self, numbers: Tensor) -> Tensor:
@@ -238,6 +284,20 @@ class Potential(AnyPotential):
         if self._offset is None or self._offset[0] is not numbers:
             self._offset = (numbers, self.normalisation.offset(numbers))
         return self._offset[1]
+
+
+class _Present:
+    """Snapshot of a network's weights, to detect changes. Compared at every evaluation, so it is fast."""
+
+    def __init__(self, network: Network, engine: str) -> None:
+        self.network, self.engine = network, engine
+        self.weights = [*network.parameters(), *network.buffers()]
+        self.state = [(w.data_ptr(), w._version) for w in self.weights]
+
+    def holds(self, network: Network, engine: str) -> bool:
+        if network is not self.network or engine != self.engine:
+            return False
+        return [(w.data_ptr(), w._version) for w in self.weights] == self.state
 
 
 def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limits) -> Output:

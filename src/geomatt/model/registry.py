@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A kind of network: its short name, and where its config and class are, imported when asked for."""
+class NetworkEntry:
+    """A kind of network: its short name, and where its config and class are, imported on first use."""
 
     name: str  # of the `model` setting
     config: str | type[NetworkConfig]
@@ -25,18 +25,18 @@ class Entry:
 
 
 # By kind, as it stands in model files.
-NETWORKS: dict[str, Entry] = {
-    "geometric-attention": Entry(
+NETWORKS: dict[str, NetworkEntry] = {
+    "geometric-attention": NetworkEntry(
         "geomatt",
         "geomatt.model.geometric_attention.config:GeometricAttentionConfig",
         "geomatt.model.geometric_attention.network:GeometricAttention",
     ),
-    "pair-states": Entry(
+    "pair-states": NetworkEntry(
         "pair",
         "geomatt.model.pair_states.config:PairStatesConfig",
         "geomatt.model.pair_states.network:PairStates",
     ),
-    "schnet": Entry(
+    "schnet": NetworkEntry(
         "schnet", "geomatt.model.schnet.config:SchNetConfig", "geomatt.model.schnet.network:SchNet"
     ),
 }
@@ -66,7 +66,7 @@ def network_names() -> list[str]:
 
 def register(network: type[Network]) -> type[Network]:
     """Make a network defined elsewhere known; usable as a decorator."""
-    NETWORKS[network.kind] = Entry(network.kind, network.Config, network)
+    NETWORKS[network.kind] = NetworkEntry(network.kind, network.Config, network)
     return network
 
 
@@ -81,14 +81,17 @@ def new_network(
     """A network with weights drawn from the seed; the caller's random state is left alone."""
     import torch
 
+    from geomatt.model.memory import require_memory
+
     found = network_class(kind)
     config = found.Config(elements=elements, **settings)
+    require_memory(found, config, dtype or torch.float32)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return found(config, dtype or torch.float32)
 
 
-def _entry(kind: str) -> Entry:
+def _entry(kind: str) -> NetworkEntry:
     for key, entry in NETWORKS.items():
         if kind in (key, entry.name):
             return entry

@@ -1,6 +1,6 @@
 """The trained models that ship with the package, by name: `geomatt.load("md17/aspirin")`.
 
-All that is said about them is read from their files: who trains a new one has nothing else to edit.
+All metadata is read from their files, so adding a model needs no other change.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
 
 @dataclass(frozen=True)
 class Shipped:
-    """A model that ships: its name, its file and what the file says."""
+    """A model that ships: its name, its file and the file's metadata."""
 
     name: str  # md17/aspirin, or md17/aspirin:fast
     path: Path
@@ -49,7 +49,7 @@ def shipped_models(folder: Path | None = None) -> list[Shipped]:
 
 
 def find_shipped(name: str, folder: Path | None = None) -> Path | None:
-    """The file of the model called `name` (any case; `:paper` may be said or left out), or None."""
+    """The file of the model called `name` (case-insensitive; `:paper` is optional), or None."""
     collection, _, model = name.strip().lower().partition("/")
     molecule, _, recipe = model.partition(":")
     if not molecule or any(part in ("..", ".") or "/" in part for part in (collection, molecule, recipe)):
@@ -60,7 +60,7 @@ def find_shipped(name: str, folder: Path | None = None) -> Path | None:
 
 
 def unknown_name_hint() -> str:
-    """What to tell who asked for a model that does not ship."""
+    """Advice for the error message about an unknown name."""
     names = [model.name for model in shipped_models()]
     if not names:
         return f"None do: make them with {HOW_TO_MAKE}, or give the path of a model file."

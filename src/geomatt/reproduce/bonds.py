@@ -11,7 +11,7 @@ import numpy as np
 from geomatt.elements import COVALENT_RADII, symbols
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import MD17, described, load_md17
+from geomatt.reproduce.inputs import MD17, STAND_IN, described, load_md17
 from geomatt.reproduce.table import ResultTable
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ TRANSFERS = (
     ("toluene", "benzene"),
 )
 QUICK_FRAMES = 100
+UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frames they are scored on
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
 
@@ -57,17 +58,15 @@ class Bonds(Experiment):
             frames = np.arange(len(data[target]))
             if settings.quick:
                 frames = np.linspace(0, len(frames) - 1, QUICK_FRAMES).astype(int)
+            untrained = UNTRAINED if base == target else 0
             inputs = {
                 "model": fingerprint(models[base]),
                 "data": about[target]["fingerprint"],
                 "frames": len(frames),
+                "untrained": [untrained, UNTRAINED_FRAMES],
             }
-
-            def compute(base: str = base, target: str = target, rows: np.ndarray = frames) -> Any:
-                network = models[base].to(settings.device).network
-                with progress(f"attention of the {base} model on {target}", len(rows)) as advance:
-                    return score(network, data[target], rows, advance)
-
+            network = models[base].to(settings.device).network
+            compute = partial(_compute, progress, name, network, data[target], frames, untrained)
             scored[name] = pieces.get(name.replace(" → ", " to "), inputs, compute)
         return {
             "settings": {
@@ -96,6 +95,7 @@ class Bonds(Experiment):
         ]
         return [
             _score_table("bonds-ap", "Average precision for covalent bonds", own, "ap"),
+            _untrained_table(own),
             _score_table("bonds-auroc", "AUROC for covalent bonds", own, "auroc"),
             ResultTable(
                 "bonds-distance",
@@ -131,50 +131,73 @@ class Bonds(Experiment):
         own = list(_own(result).values())
         rows = [(item, row) for item in own for row in item["rows"]]
         orders = sorted({row["order"] for _, row in rows})
-        best = {k: max(r["ap"] for _, r in rows if r["order"] == k) for k in orders}
         above = sum(row["ap"] > item["controls"][CONTROLS[0]]["ap"] for item, row in rows)
         control = np.mean([item["controls"][CONTROLS[0]]["ap"] for item in own])
-        explained = {k: np.mean([row["explained"] for _, row in rows if row["order"] == k]) for k in orders}
-        return (
+        sentences = [STAND_IN] if result["settings"]["stand_in"] else []
+        sentences.append(
             f"Inverse distance ranks bonds with a mean average precision of {control:.3f}; {above} of "
-            f"{len(rows)} attention matrices rank them better. The best matrix reaches "
-            + ", ".join(f"{value:.3f} (k={order})" for order, value in best.items())
-            + ". Distance explains "
-            + ", ".join(f"{100 * value:.0f} % (k={order})" for order, value in explained.items())
-            + " of the variance of |α|."
+            f"{len(rows)} attention matrices rank them better."
         )
+        for order in orders:
+            matrices = [row for _, row in rows if row["order"] == order]
+            pairs = [_untrained(item, f"k={order}", "best") for item in own]
+            sentences.append(
+                f"k={order}: the best matrix reaches {max(row['ap'] for row in matrices):.3f}; the best "
+                "layer of the trained network is above the median of the untrained ones in "
+                f"{sum(t > np.median(u) for t, u in pairs)} of {len(own)} molecules, above all of them in "
+                f"{sum(t > u.max() for t, u in pairs)}; distance explains "
+                f"{100 * np.mean([row['explained'] for row in matrices]):.0f} % of the variance of |α|."
+            )
+        return " ".join(sentences)
+
+
+def _compute(
+    progress: ProgressBar, name: str, network: Network, dataset: Dataset, frames: np.ndarray, untrained: int
+) -> dict[str, Any]:
+    with progress(f"attention: {name}", len(frames)) as advance:
+        return score(network, dataset, frames, untrained, advance)
 
 
 def score(
-    network: Network, dataset: Dataset, frames: np.ndarray, advance: Callable[[int], None]
+    network: Network,
+    dataset: Dataset,
+    frames: np.ndarray,
+    untrained: int = 0,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Average precision and AUROC of every attention matrix for the bonds of `dataset`, over `frames`.
 
     The bonds are those of the frame of lowest energy. With bonds from the distances of the scored frame
-    itself, distance would be right by definition.
+    itself, distance would be right by definition. With `untrained`, the best layer and the union of the
+    layers are compared with those of so many networks with random weights, on some of the frames.
     """
     from geomatt.analysis import bond_matrix
-    from geomatt.reproduce.pair_scores import alpha_curves, explained_by_distance, pair_strengths, ranking
+    from geomatt.reproduce import pair_scores as scores
 
-    assert dataset.energies is not None
-    reference = int(dataset.energies.argmin())
+    reference = scores.lowest_frame(dataset)
     lowest = dataset[reference]
     pairs = np.triu_indices(len(lowest), 1)
     truth = bond_matrix(lowest)[pairs]
     radii = COVALENT_RADII[lowest.numbers - 1]
     expected = (radii[:, None] + radii)[pairs]
-    found = pair_strengths(network, dataset.select(frames), advance)
+    found = scores.pair_strengths(network, dataset.select(frames), advance)
     rows = [
         {
             "label": record.label,
             "order": record.order,
             "layer": record.layer + 1,
-            **ranking(truth, strength),
-            "explained": explained_by_distance(strength, found.distance),
+            **scores.ranking(truth, strength),
+            "explained": scores.explained_by_distance(strength, found.distance),
         }
         for record, strength in zip(found.records, found.strength.swapaxes(0, 1), strict=True)
     ]
-    shown = pair_strengths(network, dataset.select([reference])).strength[0]  # (records, pairs)
+    controls = [scores.ranking(truth, length / found.distance) for length in (1.0, expected)]
+    shown = scores.pair_strengths(network, dataset.select([reference])).strength[0]  # (records, pairs)
+    few = frames[np.linspace(0, len(frames) - 1, min(UNTRAINED_FRAMES, len(frames))).astype(int)]
+    networks = [network, *scores.untrained_networks(network, untrained)] if untrained else []
+    compared = [
+        scores.best_and_union(truth, scores.pair_strengths(each, dataset.select(few))) for each in networks
+    ]
     return {
         "frames": len(frames),
         "reference_frame": reference,
@@ -183,14 +206,13 @@ def score(
         "longest_bond": float(found.distance[:, truth].max()),
         "shortest_other": float(found.distance[:, ~truth].min()),
         "rows": rows,
-        "controls": dict(
-            zip(CONTROLS, (ranking(truth, c / found.distance) for c in (1.0, expected)), strict=True)
-        ),
+        "controls": dict(zip(CONTROLS, controls, strict=True)),
+        "untrained": {"frames": len(few), "trained": compared[:1], "networks": compared[1:]},
         "symbols": symbols(lowest.numbers),
         "positions": lowest.positions.round(4),
         "bonded": np.column_stack([p[truth] for p in pairs]),
         "matrices": [_matrix(values / (values.max() or 1.0), pairs) for values in shown],
-        "curves": alpha_curves(network),
+        "curves": scores.alpha_curves(network),
     }
 
 
@@ -228,6 +250,35 @@ def _own(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _first(items: Mapping[str, Any]) -> Any:
     return next(iter(items.values()))
+
+
+def _untrained(item: Mapping[str, Any], group: str, kind: str) -> tuple[float, np.ndarray]:
+    """The precision of the trained network, and those of the untrained ones."""
+    compared = item["untrained"]
+    return compared["trained"][0][group][kind], np.array([n[group][kind] for n in compared["networks"]])
+
+
+def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
+    compared = _first(items)["untrained"]
+    rows = []
+    for group in compared["trained"][0]:
+        for kind, words in (("best", "best layer"), ("union", "union of layers")):
+            cells = []
+            for item in items.values():
+                trained, untrained = _untrained(item, group, kind)
+                cells.append(f"{trained:.2f} ({np.median(untrained):.2f}, {untrained.max():.2f})")
+            rows.append([f"{group}, {words}", *cells])
+    control = [f"{item['controls'][CONTROLS[0]]['ap']:.2f}" for item in items.values()]
+    return ResultTable(
+        "bonds-untrained",
+        "Trained and untrained networks: average precision for covalent bonds",
+        ["attention", *items],
+        [*rows, [CONTROLS[0], *control]],
+        f"Trained network (median, largest of {len(compared['networks'])} networks with random weights), "
+        f"over {compared['frames']} frames. The union ranks a pair by its largest |α| in any of the layers, "
+        "each divided by the largest of its layer.",
+        strong=frozenset({len(rows)}),
+    )
 
 
 def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> ResultTable:

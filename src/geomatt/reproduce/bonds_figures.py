@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, frame_cells, label_atoms, new_figure, show_matrix
+from geomatt.analysis import FAINT, INK, SERIES, colour_bar, frame_cells, label_atoms, new_figure, show_matrix
 
-BOND = "#1b9fd6"
+BOND = "#00b7eb"  # seen on light and on dark cells
 
 
 def matrices_figure(name: str, item: Mapping[str, Any], orders: Sequence[int] | None) -> Any:
@@ -19,33 +19,33 @@ def matrices_figure(name: str, item: Mapping[str, Any], orders: Sequence[int] | 
     layers = max(item["rows"][i]["layer"] for i in chosen)
     alone = len(shown) == 1  # one row: both references beside it
     columns = layers + (2 if alone else 1)
-    figure = new_figure(1.85 * columns, 2.0 * len(shown) + 0.3)
+    figure = new_figure(1.85 * columns, 2.05 * len(shown) + (1.1 if alone else 0.75))
     axes = figure.subplots(len(shown), columns, squeeze=False)
     pairs = np.array(item["bonded"])
     cells = np.vstack([pairs, pairs[:, ::-1]])
     bonded = np.zeros((len(item["symbols"]),) * 2)
     bonded[tuple(cells.T)] = 1.0
 
-    def panel(axis: Any, matrix: np.ndarray, title: str, colours: str, high: float | None) -> None:
-        show_matrix(axis, matrix, colours, 0.0, high)
+    def panel(axis: Any, matrix: np.ndarray, title: str, colours: str = "magma_r", high: float = 1.0) -> Any:
         axis.set_title(title, fontsize=7.5)
+        return show_matrix(axis, matrix, colours, 0.0, high)
 
     for i in chosen:
         row = item["rows"][i]
         axis = axes[shown.index(row["order"]), row["layer"] - 1]
         title = f"k = {row['order']}, layer {row['layer']}   AP {row['ap']:.2f}"
-        panel(axis, np.array(item["matrices"][i]), title, "magma_r", 1.0)
+        image = panel(axis, np.array(item["matrices"][i]), title)
         frame_cells(axis, cells, BOND)
     near, known = axes[0, layers], axes[0, layers + 1] if alone else axes[1, layers]
     ap = item["controls"]["1 / distance"]["ap"]
-    panel(
-        near, 1.0 / (_distances(item) + np.eye(len(bonded))), f"1 / distance   AP {ap:.2f}", "magma_r", None
-    )
+    closeness = 1.0 / (_distances(item) + 1e9 * np.eye(len(bonded)))
+    panel(near, closeness / closeness.max(), f"1 / distance   AP {ap:.2f}")
     frame_cells(near, cells, BOND)
     panel(known, bonded, "covalent bonds", "Greys", 1.2)
     for (_, column), axis in np.ndenumerate(axes):
         axis.set_visible(bool(axis.images))
         label_atoms(axis, item["symbols"], rows=column == 0)
+    colour_bar(figure, image, axes, "|α|, or 1 / distance, divided by its largest value")
     figure.suptitle(name.replace("_", " "), fontsize=9)
     return figure
 

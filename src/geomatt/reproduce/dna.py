@@ -14,9 +14,9 @@ import numpy as np
 
 from geomatt.data import Dataset, Split, random_split
 from geomatt.evaluation import evaluate
-from geomatt.model import Potential, load, new_network
+from geomatt.model import load, new_network
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
-from geomatt.reproduce.dna_attention import CONTROL, KINDS, score, strongest
+from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, score, strongest
 from geomatt.reproduce.frame import (
     Drawing,
     Experiment,
@@ -45,12 +45,13 @@ class DnaSize:
     batch: int
     epochs: Mapping[str, int]
     scored: int  # frames whose attention is scored
+    untrained: int = 20  # networks with random weights, as a control
     network: Mapping[str, Any] = field(default_factory=dict)  # settings other than the paper's
 
 
 # 15,000 frames as in the paper: of seven segments five train, one validates, one tests.
 FULL = DnaSize(12_500, 2_500, 2_500, 32, {"paper": 1000, "fast": 60}, 500)
-QUICK = DnaSize(24, 8, 16, 8, {"paper": 2, "fast": 2}, 8)
+QUICK = DnaSize(24, 8, 16, 8, {"paper": 2, "fast": 2}, 8, untrained=3)
 
 
 class Dna(Experiment):
@@ -93,6 +94,14 @@ class Dna(Experiment):
             if any(found.values()):
                 rows[recipe] = {kind: value for kind, value in found.items() if value}
         recipes = {recipe: config.to_dict() for recipe, config in configs.items()}
+        config = configs["paper"]
+        network = new_network(config.model, dict(config.network), tuple(dataset.elements))
+        with progress("untrained networks", size.untrained) as advance:
+            asked = {**dna_inputs(config, about, "random", size), "untrained": size.untrained}
+            scored = _scored(dataset, splits["random"], size)
+            control = pieces.get(
+                "controls", asked, lambda: controls(network, scored, dataset, size.untrained, advance)
+            )
         return {
             "settings": {**recipes, "stand_in": stand_in},
             "data": {name: about},
@@ -102,6 +111,7 @@ class Dna(Experiment):
                 "segments": "whole trajectories of the file: the last tests, the one before it validates",
             },
             "rows": rows,
+            "controls": control,
             "pieces": pieces.made,
         }
 
@@ -124,7 +134,7 @@ class Dna(Experiment):
             "the forces fell over the last fifth of the epochs; if it is small, the error has settled.",
             labels=2,
         )
-        precision = [_precision_table(r, row["random"]) for r, row in rows.items() if "random" in row]
+        precision = [_precision_table(r, v, result["controls"]) for r, v in _random(result).items()]
         missing = {r: len(SPLITS) - _finished(result, r) for r in self.parts}
         return [
             errors,
@@ -135,24 +145,25 @@ class Dna(Experiment):
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         from geomatt.reproduce.dna_figures import drawings
 
-        value = _shown(result)
-        return [] if value is None else drawings(value)
+        return drawings(_random(result), result["controls"]) if _random(result) else []
 
     def summary(self, result: Mapping[str, Any]) -> str:
-        value = _shown(result)
-        if value is None:
-            return "Not run yet."
-        precision = value["precision"]
         note = _stand_in_note(result)
         sentences = [f"- **{note.strip()}**"] if note else []
         for kind, words in KINDS.items():
-            label, best = strongest(precision, kind)
+            length, untrained = (result["controls"][name][kind] for name in ("length", "untrained"))
+            best = [
+                (recipe, *strongest(value["precision"], kind)) for recipe, value in _random(result).items()
+            ]
+            control = [value["precision"][CONTROL][kind][0] for value in _random(result).values()]
             sentences.append(
-                f"- {words[0].upper()}{words[1:]}: found best by {label}, average precision {best:.2f}; "
-                f"inverse distance reaches {precision[CONTROL][kind][0]:.2f}, the best matrix of the "
-                f"untrained network {value['untrained'][kind]:.2f}, guessing {value['chance'][kind]:.3f}."
+                f"- {words[0].upper()}{words[1:]}: average precision "
+                + ", ".join(f"{ap:.2f} ({recipe} recipe, {label})" for recipe, label, ap in best)
+                + f"; inverse distance reaches {max(control, default=0.0):.2f}, |d − d₀| {length[0]:.2f} "
+                f"(with the best d₀, {length[2]:.2f} Å), the best matrix of {len(untrained)} untrained "
+                f"networks {np.median(untrained):.2f} in the median and {max(untrained):.2f} at most."
             )
-        return "\n".join(sentences)
+        return "\n".join(sentences) if _random(result) else "Not run yet."
 
 
 def segment_split(segments: np.ndarray, train: int, validation: int, test: int) -> Split:
@@ -200,6 +211,11 @@ def dna_inputs(config: TrainConfig, about: Mapping[str, Any], split: str, size: 
     return {"settings": settings, "data": about["fingerprint"], "split": split, "sizes": sizes}
 
 
+def _scored(dataset: Dataset, split: Split, size: DnaSize) -> Dataset:
+    """The test frames whose attention is scored."""
+    return dataset.select(split.test[np.linspace(0, len(split.test) - 1, size.scored).astype(int)])
+
+
 def _measure(
     settings: ExperimentSettings, progress: ProgressBar, job: Job, size: DnaSize, together: int
 ) -> tuple[dict[str, Any], float]:
@@ -212,8 +228,7 @@ def _measure(
     seconds = float(history[-1]["seconds"]) / together
     batch = 128 if settings.device.startswith("cuda") else 16
     errors = evaluate(model, job.dataset, indices=job.split.test, unit=UNIT, batch_size=batch).to_dict()
-    rows = job.split.test[np.linspace(0, len(job.split.test) - 1, size.scored).astype(int)]
-    scored = job.dataset.select(rows)
+    scored = _scored(job.dataset, job.split, size)
     with progress(f"attention, {job.folder.name}", len(scored)) as advance:
         found = score(model.network, scored, job.dataset, advance)
     value = {
@@ -226,26 +241,13 @@ def _measure(
         "training_seconds": seconds,
         "training_hardware": model.record["hardware"],
         **found,
-        "untrained": _untrained(model, job, scored[:: max(1, len(scored) // 50)]),
     }
     return value, seconds + time.monotonic() - started
 
 
-def _untrained(model: Potential, job: Job, frames: Dataset) -> dict[str, float]:
-    """By kind, the precision of the best matrix of the network before training.
-
-    A function of distance with random weights may have its maximum where a kind of bond is.
-    """
-    seed = job.config.own_seed
-    network = new_network(job.config.model, dict(job.config.network), model.elements, seed=seed)
-    precision = score(network.to(model.device), frames, job.dataset)["precision"]
-    return {kind: strongest(precision, kind)[1] for kind in KINDS}
-
-
-def _shown(result: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The model whose attention is shown: of the random split, as in the paper, with the smaller error."""
-    found = [row["random"] for row in result["rows"].values() if "random" in row]
-    return min(found, key=lambda value: float(value["force_mae"])) if found else None
+def _random(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The models trained on random frames, as in the paper, by recipe."""
+    return {recipe: row["random"] for recipe, row in result["rows"].items() if "random" in row}
 
 
 def _finished(result: Mapping[str, Any], recipe: str) -> int:
@@ -264,12 +266,16 @@ def _stand_in_note(result: Mapping[str, Any]) -> str:
     )
 
 
-def _precision_table(recipe: str, value: Mapping[str, Any]) -> ResultTable:
+def _precision_table(recipe: str, value: Mapping[str, Any], control: Mapping[str, Any]) -> ResultTable:
     lines = [
         [label, *(f"{values[kind][0]:.3f} ± {values[kind][1]:.3f}" for kind in KINDS)]
         for label, values in value["precision"].items()
     ]
-    lines.append(["untrained, best matrix", *(f"{value['untrained'][kind]:.3f}" for kind in KINDS)])
+    found = [control["length"][kind] for kind in KINDS]
+    lines.append(["|d − d₀|, best d₀ (control)", *(f"{mean:.3f} ± {sd:.3f}" for mean, sd, _ in found)])
+    untrained = [control["untrained"][kind] for kind in KINDS]
+    lines.append([f"{len(untrained[0])} untrained, median", *(f"{np.median(u):.3f}" for u in untrained)])
+    lines.append([f"{len(untrained[0])} untrained, largest", *(f"{max(u):.3f}" for u in untrained)])
     lines.append(["guessing", *(f"{value['chance'][kind]:.3f}" for kind in KINDS)])
     return ResultTable(
         f"dna-precision-{recipe}",
@@ -278,7 +284,9 @@ def _precision_table(recipe: str, value: Mapping[str, Any]) -> ResultTable:
         lines,
         f"Mean ± standard deviation over {value['frames']} test frames, trained on random frames for "
         f"{value['epochs']} epochs; both directions of a pair averaged. Covalent bonds are those of the "
-        "frame of lowest energy; hydrogen bonds are the three H···acceptor contacts of each pair.",
+        "frame of lowest energy; hydrogen bonds are the three H···acceptor contacts of each pair. d₀ is "
+        f"{', '.join(f'{d0:.2f}' for _, _, d0 in found)} Å. Untrained: the best matrix of each of "
+        f"{len(untrained[0])} networks with random weights, {control['frames'][1]} frames.",
     )
 
 

@@ -12,13 +12,14 @@ from geomatt.analysis import average_precision, bond_matrix
 from geomatt.data import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Network
-from geomatt.reproduce.pair_scores import pair_strengths
+from geomatt.reproduce.pair_scores import lowest_frame, pair_strengths, untrained_networks
 
 PAIR = 29  # atoms of a base pair: guanine 0-15, cytosine 16-28; the second pair follows
 GUANINE = 16
 ATOMS = 2 * PAIR
 HYDROGEN_BONDS = ((28, 5), (13, 19), (14, 18))  # H···acceptor in the first pair
 CONTROL = "1 / distance (control)"
+LENGTHS = np.arange(0.9, 2.6, 0.02)  # Å, tried as d₀
 KINDS = {
     "covalent": "covalent bonds, all pairs",
     "hydrogen": "hydrogen bonds, all pairs",
@@ -35,7 +36,7 @@ def truths(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
         raise GeomAttError(
             f"The data must contain labelled frames of {ATOMS} atoms: two cytosine–guanine pairs."
         )
-    relaxed = dataset[int(np.argmin(dataset.energies))]
+    relaxed = dataset[lowest_frame(dataset)]
     upper = np.triu(np.ones((ATOMS, ATOMS), dtype=bool), 1)
     hydrogen = np.zeros_like(upper)
     block = np.zeros_like(upper)
@@ -57,26 +58,64 @@ def score(
     advance: Callable[[int], None] = lambda done: None,
 ) -> dict[str, Any]:
     """Average precision of every attention matrix over the frames, and the mean matrices."""
-    upper = np.triu_indices(ATOMS, 1)
-    kinds = {kind: (pairs[upper], true[upper]) for kind, (pairs, true) in truths(truth_from).items()}
+    kinds, upper = _kinds(truth_from), np.triu_indices(ATOMS, 1)
     found = pair_strengths(network, frames, advance)
     ranked = {r.label: found.strength[:, i] for i, r in enumerate(found.records)}
     ranked[CONTROL] = 1.0 / found.distance
-
-    def precision(values: np.ndarray, pairs: np.ndarray, true: np.ndarray) -> list[float]:
-        each = [average_precision(true[pairs], frame[pairs]) for frame in values]
-        return [float(np.mean(each)), float(np.std(each))]
-
     return {
         "frames": len(frames),
         "chance": {kind: float(true.sum() / pairs.sum()) for kind, (pairs, true) in kinds.items()},
         "precision": {
-            label: {kind: precision(values, *both) for kind, both in kinds.items()}
+            label: {kind: _precision(values, *both) for kind, both in kinds.items()}
             for label, values in ranked.items()
         },
         "matrices": {label: encode(_square(values.mean(0))) for label, values in ranked.items()},
         "bonds": np.column_stack(upper)[kinds["covalent"][1]],
     }
+
+
+def controls(
+    network: Network, frames: Dataset, truth_from: Dataset, count: int, advance: Callable[[int], None]
+) -> dict[str, Any]:
+    """What is reached without training, by kind of bond.
+
+    `length`: the precision, its standard deviation and d₀ of ranking pairs by |d − d₀|, for the d₀ with the
+    highest precision on these frames. `untrained`: the precision of the best matrix of each of `count`
+    networks with random weights, on a tenth of the frames.
+    """
+    kinds, few = _kinds(truth_from), frames[::10]
+    i, j = np.triu_indices(ATOMS, 1)
+    distance = np.array([np.linalg.norm(f.positions[i] - f.positions[j], axis=-1) for f in frames])
+    length = {
+        kind: max([*_precision(-np.abs(distance - d0), *both), float(d0)] for d0 in LENGTHS)
+        for kind, both in kinds.items()
+    }
+    untrained: dict[str, list[float]] = {kind: [] for kind in kinds}
+    for each in untrained_networks(network, count):
+        precision = score(each, few, truth_from)["precision"]
+        for kind, values in untrained.items():
+            values.append(strongest(precision, kind)[1])
+        advance(1)
+    lowest = truth_from[lowest_frame(truth_from)]
+    return {
+        "frames": [len(frames), len(few)],
+        "length": length,
+        "untrained": untrained,
+        "numbers": lowest.numbers,
+        "positions": lowest.positions.round(4),
+    }
+
+
+def _kinds(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """`truths` for the pairs i < j as vectors."""
+    upper = np.triu_indices(ATOMS, 1)
+    return {kind: (pairs[upper], true[upper]) for kind, (pairs, true) in truths(dataset).items()}
+
+
+def _precision(values: np.ndarray, pairs: np.ndarray, true: np.ndarray) -> list[float]:
+    """Mean and standard deviation over frames of the average precision of (frames, pairs)."""
+    each = [average_precision(true[pairs], frame[pairs]) for frame in values]
+    return [float(np.mean(each)), float(np.std(each))]
 
 
 def _square(values: np.ndarray) -> np.ndarray:

@@ -1,37 +1,48 @@
-"""Attention matrices of the C-G dimer: all 58 atoms, and the 29 of one base pair."""
+"""Attention of the C-G dimer as matrices (58 atoms, and the 29 of one pair), as graphs, and its precision."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, frame_cells, new_figure
-from geomatt.reproduce.dna_attention import CONTROL, GUANINE, HYDROGEN_BONDS, KINDS, PAIR, decode
+from geomatt.analysis import FAINT, INK, SERIES, colour_bar, draw_atoms, flat_view, frame_cells, new_figure
+from geomatt.reproduce.dna_attention import CONTROL, GUANINE, HYDROGEN_BONDS, KINDS, PAIR, decode, strongest
 from geomatt.reproduce.frame import Drawing
 
+BOND, BRIDGE = "#00b7eb", SERIES[1]  # covalent and hydrogen bonds
+LINES = 36  # pairs drawn in a graph
 
-def drawings(value: Mapping[str, Any]) -> list[Drawing]:
-    """The matrices of the dimer and of one pair, and precision by layer."""
-    marks = "Small frames: covalent bonds; circles: hydrogen bonds."
+
+def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any]) -> list[Drawing]:
+    """Figures of the models trained on random frames, by recipe."""
+    marks = "blue frames: covalent bonds, orange circles: hydrogen bonds"
+    found = []
+    for recipe, value in models.items():
+        for name, atoms, words in (
+            ("dimer", 2 * PAIR, "both base pairs (58 × 58)"),
+            ("pair", PAIR, "the first base pair (29 × 29; guanine, then cytosine)"),
+        ):
+            caption = (
+                f"|α| of {words}, {recipe} recipe, mean over {value['frames']} test frames, each matrix "
+                f"divided by its largest entry; {marks}."
+            )
+            found.append(Drawing(f"dna-{name}-{recipe}", caption, partial(_matrices, value, atoms)))
+    graphs = (
+        f"The {LINES} pairs with the largest |α| in the first base pair, of the matrix that finds covalent "
+        "bonds best (left) and of the one that finds hydrogen bonds best among all pairs (right). Blue: "
+        "covalent bonds; orange: hydrogen bonds; grey: others; dotted: hydrogen bonds not among them."
+    )
+    precision = (
+        "Average precision of |α| by order and layer, ± standard deviation over frames. Dashed: 1 / "
+        "distance; dash-dotted: the largest of the untrained networks; dotted: guessing."
+    )
     return [
-        Drawing(
-            "dna-dimer",
-            f"|α| of both base pairs (58 × 58), mean over {value['frames']} test frames, each divided by its "
-            f"largest entry. {marks}",
-            lambda: _matrices(value, 2 * PAIR),
-        ),
-        Drawing(
-            "dna-pair",
-            f"The first base pair (29 × 29): guanine, then cytosine. {marks}",
-            lambda: _matrices(value, PAIR),
-        ),
-        Drawing(
-            "dna-precision",
-            "Average precision of |α| for covalent and hydrogen bonds, by order and layer.",
-            lambda: _precision(value),
-        ),
+        *found,
+        Drawing("dna-graphs", graphs, lambda: _graphs(models, controls)),
+        Drawing("dna-precision", precision, lambda: _precision(models, controls)),
     ]
 
 
@@ -40,16 +51,17 @@ def _matrices(value: Mapping[str, Any], atoms: int) -> Any:
     columns = 5 if len(names) > 6 else max(2, len(names))
     rows = -(-len(names) // columns)
     bonds = [(min(b), max(b)) for b in value["bonds"] if max(b) < atoms]
-    figure = new_figure(2.3 * columns, 2.45 * rows)
+    figure = new_figure(2.3 * columns, 2.45 * rows + 0.5)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, name in zip(axes, names, strict=False):
         matrix = decode(value["matrices"][name])[:atoms, :atoms]
-        axis.imshow(matrix, cmap="Greys", vmin=0.0, vmax=float(matrix.max()) or 1.0)
-        frame_cells(axis, bonds, SERIES[0], 0.6 if atoms <= PAIR else 0.35)
+        image = axis.imshow(matrix / (matrix.max() or 1.0), cmap="Greys", vmin=0.0, vmax=1.0)
+        frame_cells(axis, bonds, BOND, 0.7 if atoms <= PAIR else 0.4, halo=False)
         _mark(axis, atoms)
-        axis.set_title(name)
+        axis.set_title(name.removesuffix(" (control)"))
     for axis in axes[len(names) :]:
         axis.set_visible(False)
+    colour_bar(figure, image, axes, "|α|, or 1 / distance, divided by its largest value")
     return figure
 
 
@@ -59,7 +71,7 @@ def _mark(axis: Any, atoms: int) -> None:
     h, acceptor = np.array(HYDROGEN_BONDS).T
     x, y = (starts[:, None] + np.concatenate(both) for both in ((h, acceptor), (acceptor, h)))
     size = 25 if atoms <= PAIR else 12
-    axis.scatter(x, y, s=size, facecolors="none", edgecolors=SERIES[1], linewidths=0.8)
+    axis.scatter(x, y, s=size, facecolors="none", edgecolors=BRIDGE, linewidths=0.8)
     for edge in [e for start in starts for e in (start, start + GUANINE) if e]:
         axis.axhline(edge - 0.5, color=FAINT, linewidth=0.4)
         axis.axvline(edge - 0.5, color=FAINT, linewidth=0.4)
@@ -69,19 +81,48 @@ def _mark(axis: Any, atoms: int) -> None:
     axis.tick_params(length=0)
 
 
-def _precision(value: Mapping[str, Any]) -> Any:
-    names = [name for name in value["precision"] if name != CONTROL]
-    places = np.arange(len(names))
-    figure = new_figure(7.2, 2.6)
-    axis = figure.subplots()
-    for number, (kind, words) in enumerate(KINDS.items()):
-        means = [value["precision"][name][kind][0] for name in names]
-        axis.bar(places + 0.27 * (number - 1), means, 0.25, color=SERIES[number], label=words)
-        control = value["precision"][CONTROL][kind][0]
-        axis.axhline(control, color=SERIES[number], linewidth=0.8, linestyle=(0, (3, 2)))
-    axis.set_xticks(places, names, rotation=30, ha="right")
-    axis.set(ylabel="average precision", ylim=(0.0, 1.05))
-    axis.spines[["top", "right"]].set_visible(False)
-    axis.text(1.0, 1.02, "dashed: 1 / distance", transform=axis.transAxes, ha="right", color=INK)
-    figure.legend(loc="outside lower center", ncols=3)
+def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
+    figure = new_figure(7.2, 2.3 * len(models))
+    axes = figure.subplots(len(models), 2, squeeze=False)
+    flat = flat_view(np.array(controls["positions"])[:PAIR])
+    bridges = {(min(b), max(b)) for b in HYDROGEN_BONDS}
+    upper = np.triu_indices(PAIR, 1)
+    for row, (recipe, value) in zip(axes, models.items(), strict=True):
+        bonds = {(min(b), max(b)) for b in value["bonds"]}
+        for axis, kind in zip(row, ("covalent", "hydrogen"), strict=True):
+            label, precision = strongest(value["precision"], kind)
+            strength = decode(value["matrices"][label])[:PAIR, :PAIR][upper]
+            top = np.argsort(-strength, kind="stable")[:LINES]
+            drawn = {(int(upper[0][p]), int(upper[1][p])): strength[p] / strength.max() for p in top}
+            for pair, width in drawn.items():
+                colour = BOND if pair in bonds else BRIDGE if pair in bridges else FAINT
+                axis.plot(*flat[list(pair), :2].T, color=colour, lw=0.6 + 3.4 * width, zorder=1)
+            for pair in bridges - set(drawn):
+                axis.plot(*flat[list(pair), :2].T, color=BRIDGE, lw=1.0, ls=":", zorder=0)
+            draw_atoms(axis, np.array(controls["numbers"])[:PAIR], flat)
+            axis.set_title(f"{recipe} recipe, {label}   AP {precision:.2f} ({kind} bonds)")
+    return figure
+
+
+def _precision(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
+    figure = new_figure(7.2, 2.2 * len(models) + 0.6)
+    axes = figure.subplots(len(models), 1, squeeze=False, sharex=True)[:, 0]
+    for axis, (recipe, value) in zip(axes, models.items(), strict=True):
+        names = [name for name in value["precision"] if name != CONTROL]
+        places = np.arange(len(names))
+        for number, (kind, words) in enumerate(KINDS.items()):
+            means, errors = zip(*(value["precision"][name][kind] for name in names), strict=True)
+            look = {"color": SERIES[number], "ecolor": INK, "error_kw": {"elinewidth": 0.6}}
+            axis.bar(places + 0.27 * (number - 1), means, 0.25, yerr=errors, label=words, **look)
+            lines = {
+                (0, (3, 2)): value["precision"][CONTROL][kind][0],
+                "-.": max(controls["untrained"][kind]),
+                ":": value["chance"][kind],
+            }
+            for dashes, height in lines.items():
+                axis.axhline(height, color=SERIES[number], linewidth=0.8, linestyle=dashes)
+        axis.set_xticks(places, names, rotation=30, ha="right")
+        axis.set(ylabel="average precision", ylim=(0.0, 1.05), title=f"{recipe} recipe")
+        axis.spines[["top", "right"]].set_visible(False)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from geomatt.analysis import auroc, average_precision, symmetrised
 from geomatt.data import Batch, Dataset, collate
-from geomatt.model import AttentionRecord, Network
+from geomatt.model import AttentionRecord, Network, new_network
 
 CHUNK = 50  # frames in a batch
 BINS = np.arange(0.5, 20.01, 0.02)  # Å, for the variance that distance explains
@@ -25,6 +25,12 @@ class PairStrengths:
     records: list[AttentionRecord[Any]]  # without their matrices
     strength: np.ndarray  # (frames, records, pairs)
     distance: np.ndarray  # (frames, pairs), Å
+
+
+def lowest_frame(dataset: Dataset) -> int:
+    """The frame of lowest energy, whose bonds are the true ones."""
+    assert dataset.energies is not None
+    return int(dataset.energies.argmin())
 
 
 def pair_strengths(
@@ -57,6 +63,34 @@ def ranking(truth: np.ndarray, strength: np.ndarray) -> dict[str, float]:
         "auroc": float(np.mean(area)),
         "auroc_spread": float(np.std(area)),
     }
+
+
+def best_and_union(truth: np.ndarray, found: PairStrengths) -> dict[str, dict[str, float]]:
+    """Average precision by order, and of all orders: of the best layer, and of the union of the layers.
+
+    The union ranks a pair by its largest |α| in any layer, each divided by the largest |α| of its layer.
+    """
+    scaled = found.strength / found.strength.max(-1, keepdims=True)
+    each = [_precision(truth, s) for s in scaled.swapaxes(0, 1)]
+    orders = [record.order for record in found.records]
+    groups = {f"k={k}": [r for r, order in enumerate(orders) if order == k] for k in sorted(set(orders))}
+    return {
+        name: {"best": max(each[r] for r in rows), "union": _precision(truth, scaled[:, rows].max(1))}
+        for name, rows in {**groups, "all orders": list(range(len(orders)))}.items()
+    }
+
+
+def untrained_networks(network: Network, count: int) -> Iterator[Network]:
+    """Networks with the configuration of `network` and random weights of the seeds 0, 1, ..."""
+    settings = network.config.to_dict()
+    elements = settings.pop("elements")
+    for seed in range(count):
+        yield new_network(network.kind, settings, elements, seed=seed).to(network.device)
+
+
+def _precision(truth: np.ndarray, strength: np.ndarray) -> float:
+    """Mean average precision over frames."""
+    return float(np.mean([average_precision(truth, s) for s in strength]))
 
 
 def explained_by_distance(strength: np.ndarray, distance: np.ndarray) -> float:

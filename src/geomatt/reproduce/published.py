@@ -35,6 +35,8 @@ SCHNET = _row(
     (0.37, 1.35), (0.08, 0.31), (0.08, 0.39), (0.13, 0.66),
     (0.16, 0.58), (0.20, 0.85), (0.12, 0.57), (0.14, 0.56),
 )  # fmt: skip
+# Means over the molecules as the paper prints them; those of 2,3,3 are not the means of its rounded cells.
+MEANS: dict[str, ErrorPair] = {"2,3,4": (0.35, 1.06), "2,3,3": (0.42, 1.20), "2,2,2": (0.47, 1.30)}
 TRANSFER: dict[tuple[str, str], ErrorPair] = {
     ("aspirin", "benzene"): (0.38, 1.45),
     ("aspirin", "toluene"): (0.80, 2.36),

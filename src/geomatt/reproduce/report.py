@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import html
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +15,9 @@ from geomatt.reproduce.frame import Experiment, Figure
 
 _STYLE = """
 body{font:15px/1.5 system-ui,sans-serif;color:#22252b;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums}td,th{padding:.2rem .7rem;text-align:right}
-td.label,th:first-child{text-align:left}thead th{border-bottom:2px solid #22252b}
-tr+tr td{border-top:1px solid #e4e6ea}tr.strong td{font-weight:600}.wide{overflow-x:auto}
-img{max-width:100%}figcaption,.note,.made{color:#5d636d;font-size:.87rem}figure{margin:1.5rem 0}
-.quick{background:#fff4e0;border-left:4px solid #d9782d;padding:.4rem .8rem}
+table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto}
+td,th{padding:.2rem .7rem}thead th{border-bottom:2px solid #22252b}tr+tr td{border-top:1px solid #e4e6ea}
+img{max-width:100%}
 """
 QUICK = (
     "Quick setting: less data, smaller models or shorter training than in the paper, to check that the "
@@ -40,13 +37,20 @@ class Section:
 
 def write_report(sections: Sequence[Section], folder: Path) -> tuple[Path, Path]:
     """Write `report.md` and `report.html` (one file with its figures) into `folder`."""
+    from markdown_it import MarkdownIt  # installed with rich
+
     markdown, page = folder / "report.md", folder / "report.html"
     title = "The paper, reproduced"
     text = "\n\n".join([f"# {title}", *(_markdown(s, folder) for s in sections)]) + "\n"
-    body = "".join(map(_html, sections))
+
+    def embedded(match: re.Match[str]) -> str:
+        return f'src="data:image/png;base64,{base64.b64encode((folder / match[1]).read_bytes()).decode()}"'
+
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     document = (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title>"
-        f"<style>{_STYLE}</style><h1>{title}</h1>{body}</html>\n"
+        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
+        + re.sub(r'src="([^":]+\.png)"', embedded, body)
+        + "</html>\n"
     )
     for path, content in ((markdown, text), (page, document)):
         with atomic_output(path) as temporary:
@@ -109,35 +113,3 @@ def _markdown(section: Section, folder: Path) -> str:
         f"![{f.caption}]({f.path.relative_to(folder).as_posix()})\n\n{f.caption}" for f in section.figures
     ]
     return "\n\n".join([*filter(None, parts), made_by(result)])
-
-
-def _html(section: Section) -> str:
-    experiment, result = section.experiment, section.result
-    parts = [f"<h2>{html.escape(experiment.title)}</h2>", f"<p>{html.escape(experiment.description)}</p>"]
-    if result is None:
-        return "".join([*parts, f"<p class=note>Not available: {html.escape(section.missing)}</p>"])
-    if result["quick"]:
-        parts.append(f"<p class=quick>{QUICK}</p>")
-    parts += [_prose(paragraph) for paragraph in experiment.summary(result).split("\n\n") if paragraph]
-    parts += [table.html() for table in experiment.tables(result)]
-    for figure in section.figures:
-        data = base64.b64encode(figure.path.read_bytes()).decode()
-        caption = html.escape(figure.caption)
-        parts.append(
-            f'<figure><img alt="{caption}" src="data:image/png;base64,{data}">'
-            f"<figcaption>{caption}</figcaption></figure>"
-        )
-    return "".join([*parts, f"<p class=made>{_inline(made_by(result))}</p>"])
-
-
-def _prose(markdown: str) -> str:
-    """A paragraph or list of a summary, whose only Markdown is lists, ` and **."""
-    lines = markdown.strip().splitlines()
-    if all(line.startswith("- ") for line in lines):
-        return "<ul>" + "".join(f"<li>{_inline(line[2:])}</li>" for line in lines) + "</ul>"
-    return f"<p>{_inline(' '.join(lines))}</p>"
-
-
-def _inline(text: str) -> str:
-    escaped = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
-    return re.sub(r"\*\*([^*]+)\*\*", r"<b>\1</b>", escaped)

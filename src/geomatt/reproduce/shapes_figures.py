@@ -15,17 +15,18 @@ COLOURS = (SERIES[1], SERIES[0])  # of the two shapes
 
 def embedding_figure(result: Mapping[str, Any], models: Sequence[str]) -> Any:
     """The two shapes of some pairs, and their embeddings in each model."""
-    figure = new_figure(7.2, 1.25 * len(SHOWN) + 0.5)
+    figure = new_figure(7.6, 1.35 * len(SHOWN) + 0.5)
     grid = figure.subplots(len(SHOWN), 2 + len(models), width_ratios=[1.25, 1.25] + [1.0] * len(models))
     for row, name in zip(grid, SHOWN, strict=True):
         pair = result["pairs"][name]
         for axis, side, colour in zip(row[:2], ("plus", "minus"), COLOURS, strict=True):
             _draw_shape(axis, np.array(pair[side]), colour)
-        row[0].set_title(f"same {pair['shared']}", loc="left", fontsize=8)
+        row[0].set_title(f"{name}\nsame {pair['shared']}", loc="left", fontsize=7)
         for axis, model in zip(row[2:], models, strict=True):
             _draw_embedding(axis, pair["models"][model])
-    for axis, model in zip(grid[0, 2:], models, strict=True):
-        axis.set_title(model, fontsize=8)
+    for top, bottom, model in zip(grid[0, 2:], grid[-1, 2:], models, strict=True):
+        top.set_title(model, fontsize=8)
+        bottom.set_xlabel("embedding", fontsize=7)
     return figure
 
 
@@ -74,13 +75,14 @@ def _draw_shape(axis: Any, cloud: np.ndarray, colour: str) -> None:
 
 
 def _draw_embedding(axis: Any, cell: Mapping[str, Any]) -> None:
-    """The embeddings of both shapes as two rows of dots, and the accuracy."""
+    """Embeddings of both shapes as two rows of dots, accuracy, and the gap before standardising."""
     rng = np.random.default_rng(0)
     for values, colour, level in zip(cell["embedding"], COLOURS, (0.28, -0.28), strict=True):
         height = level + 0.12 * rng.uniform(-1, 1, len(values))
         axis.scatter(values, height, s=9, color=colour, alpha=0.75, linewidth=0)
-    right = 100 * np.mean(cell["accuracy"])
-    axis.text(0.5, 0.02, f"{right:.0f} %", transform=axis.transAxes, ha="center", va="bottom", fontsize=8)
+    right, gap = 100 * np.mean(cell["accuracy"]), cell["gap_median"]
+    text = f"{right:.0f} %, gap {f'{gap:.0e}' if gap > 1e-9 else '0'}"
+    axis.text(0.5, 0.02, text, transform=axis.transAxes, ha="center", va="bottom", fontsize=6.5)
     axis.set(xlim=(-1.8, 1.8), ylim=(-0.95, 0.7), xticks=[], yticks=[])
     axis.axhline(0, color=FAINT, linewidth=0.4, zorder=0)
     axis.spines[:].set_color("#c9cdd3")

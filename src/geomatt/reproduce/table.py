@@ -1,8 +1,7 @@
-"""A table of text cells, shown in the same way in the terminal, in Markdown and in HTML."""
+"""A table of text cells, for the terminal and in Markdown."""
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -54,21 +53,3 @@ class ResultTable:
         rows = [list(self.columns), line, *body]
         text = "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows)
         return f"{text}\n\n{self.note}" if self.note else text
-
-    def html(self) -> str:
-        """For the report."""
-        head = "".join(f"<th>{html.escape(c)}</th>" for c in self.columns)
-        body = "".join(
-            f"<tr{' class=strong' if i in self.strong else ''}>"
-            + "".join(
-                f"<td{' class=label' if j < self.labels else ''}>{html.escape(c)}</td>"
-                for j, c in enumerate(row)
-            )
-            + "</tr>"
-            for i, row in enumerate(self.rows)
-        )
-        note = f"<p class=note>{html.escape(self.note)}</p>" if self.note else ""
-        return (
-            f"<h3>{html.escape(self.title)}</h3><div class=wide><table><thead><tr>{head}</tr></thead>"
-            f"<tbody>{body}</tbody></table></div>{note}"
-        )

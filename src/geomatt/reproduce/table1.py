@@ -75,7 +75,9 @@ class Table1(Experiment):
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = result["rows"]
-        sentences = [STAND_IN] if result["settings"]["stand_in"] else []
+        if result["settings"]["stand_in"]:
+            return STAND_IN
+        sentences = []
         for recipe in ("paper", "fast"):
             done = {m: means(rows[recipe].get(m)) for m in result["molecules"]}
             pairs = [(found, PUBLISHED[m]) for m, found in done.items() if found is not None]
@@ -123,34 +125,42 @@ def _errors(result: Mapping[str, Any], kind: int, headline: str, what: str) -> R
     """Energy (kind 0) or force (kind 1) errors."""
     molecules, rows, schnet = result["molecules"], result["rows"], result["schnet"]
     error = ERRORS[kind]
+    published = [{} if result["settings"]["stand_in"] else numbers for numbers in (PUBLISHED, SCHNET)]
     lines = [
         [
             title(m),
-            f"{PUBLISHED[m][kind]:.2f}",
+            _cell(published[0].get(m), kind),
             spread(rows["paper"].get(m), error),
             spread(rows["fast"].get(m), error),
-            f"{SCHNET[m][kind]:.2f}",
-            f"{schnet[m][error]:.2f}" if m in schnet else NOT_RUN,
+            _cell(published[1].get(m), kind),
+            _cell(errors_of(schnet.get(m)), kind),
         ]
         for m in molecules
     ]
     columns = [
-        column_mean(PUBLISHED[m] for m in molecules),
+        column_mean(published[0].get(m) for m in molecules),
         *(column_mean(means(rows[r].get(m)) for m in molecules) for r in ("paper", "fast")),
-        column_mean(SCHNET[m] for m in molecules),
+        column_mean(published[1].get(m) for m in molecules),
     ]
-    lines.append(["mean", *(f"{c[kind]:.2f}" if c else NOT_RUN for c in columns), ""])
+    lines.append(["mean", *(_cell(column, kind) for column in columns), ""])
+    done = [fold for r in ("paper", "fast") for folds in rows[r].values() for fold in folds]
+    tested = "–".join(map(str, sorted({fold["frames"] for fold in done}))) or "no"
     folds = sorted({len(folds) for r in ("paper", "fast") for folds in rows[r].values()})
     return ResultTable(
         f"table1-{('energy', 'forces')[kind]}",
         headline,
         ["molecule", "published", "paper recipe", "fast recipe", "SchNet, published", "SchNet, ours"],
         lines,
-        f"{what}, on frames outside the 1000; mean ± standard deviation where there are several folds "
-        f"({', '.join(map(str, folds)) or 'none'} done of 5). Loss: that of the authors' code for "
-        "the paper recipe, the paper's formula for the fast one.",
+        f"{what}, on {tested} frames that were not trained or validated on; mean over the folds "
+        f"({', '.join(map(str, folds)) or 'none'} done of 5) ± their (population) standard deviation. The "
+        f"folds divide one draw of {result['split']['points']} frames. Loss: that of the authors' code for "
+        "the paper recipe, the formula printed in the paper for the fast one.",
         strong=frozenset({len(lines) - 1}),
     )
+
+
+def _cell(errors: Sequence[float] | None, kind: int) -> str:
+    return NOT_RUN if errors is None else f"{errors[kind]:.2f}"
 
 
 def _weighting(result: Mapping[str, Any]) -> ResultTable:

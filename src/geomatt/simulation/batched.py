@@ -21,6 +21,7 @@ from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
 from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
 from geomatt.model.domain.limits import stack
+from geomatt.model.graphs import capture as capture_graph
 from geomatt.simulation.ensembles import INTEGRATORS, DynamicsConfig, Matter, State
 from geomatt.simulation.forces import Forces
 from geomatt.simulation.monitor import Monitor, PaddedBonds
@@ -28,7 +29,6 @@ from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.restart import restore, save
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
 
-WARM_UP = 3  # libraries allocate their workspaces in the first calls, which a capture must not see
 CAPACITY = 1000  # observations held on the device before they are fetched
 
 
@@ -138,7 +138,7 @@ class BatchedDynamics:
         progress: Callable[[int], None] | None = None,
         on_part: Callable[[Part], None] | None = None,
     ) -> Outcome:
-        """Go on for so many steps. `on_part` gets the records of each part of the run as they are fetched."""
+        """Run `steps` more steps. `on_part` gets the records of each part of the run once fetched."""
         interval = self.config.interval
         if steps < 0 or steps % interval:
             raise GeomAttError(f"The number of steps, {steps}, must be a multiple of `interval`, {interval}.")
@@ -157,15 +157,15 @@ class BatchedDynamics:
         return self.outcome()
 
     def outcome(self) -> Outcome:
-        """What the run so far has shown."""
+        """Results of the run so far."""
         return Outcome.of(self.replicas, self.config, self.steps, self.monitor, self.parts)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is needed to go on into one file."""
+        """Write all that is needed to continue into one file."""
         save(self, Path(path))
 
     def restore(self, path: str | os.PathLike[str]) -> None:
-        """Go on where `save` was called. On a processor, the rest of the run is the same bit by bit."""
+        """Continue from a file written by `save`; on a CPU, bit by bit as without the interruption."""
         restore(self, Path(path))
 
     # --- one block of steps --------------------------------------------------------------------------------
@@ -205,27 +205,15 @@ class BatchedDynamics:
                 self.monitor.count_walls(state, found)
 
     def _captured(self) -> torch.cuda.CUDAGraph:
-        """A block as a CUDA graph. Capturing runs it, so what it changes is put back."""
+        """A block as a CUDA graph. Warming up runs it, so what it changes is put back."""
         changed = [*self.state.tensors().values(), *self.monitor.buffers()]
         kept = [value.clone() for value in changed]
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UP):
-                self._restore(changed, kept)  # records must not run over their capacity
-                self._block()
-        torch.cuda.current_stream().wait_stream(stream)
-        self._restore(changed, kept)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._block()
-        self._restore(changed, kept)
-        return graph
 
-    @staticmethod
-    def _restore(values: list[Tensor], kept: list[Tensor]) -> None:
-        for value, before in zip(values, kept, strict=True):
-            value.copy_(before)
+        def put_back() -> None:  # before every run: records must not run over their capacity
+            for value, before in zip(changed, kept, strict=True):
+                value.copy_(before)
+
+        return capture_graph(self._block, put_back)[0]
 
     def _fetch(self, first_step: int, on_part: Callable[[Part], None] | None) -> None:
         """Take the records off the device and make room for more."""

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.data.structures import Structure
+from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, load
+from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.model.files import check_device
 from geomatt.model.precision import parse_dtype
 from geomatt.simulation.watch import RangeWatch
@@ -32,8 +33,8 @@ class GeomAttCalculator(Calculator):
     """Energy (eV), forces (eV/Å), stress (eV/Å³, periodic structures) and atomic energies for ASE.
 
     Args:
-        model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee answers with
-            the mean of its members; how far they disagree is in `energy_spread` and `forces_spread`.
+        model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee gives
+            the mean of its members, and their spread as `energy_spread` and `forces_spread`.
         device: where to compute, "cpu" or "cuda".
         dtype: "float32" or "float64"; by default the precision the model has.
         walls: add the walls where the training data end. They are zero inside the data, and keep dynamics
@@ -61,6 +62,7 @@ class GeomAttCalculator(Calculator):
         self._numbers: np.ndarray | None = None  # atomic numbers that were checked
         self._on_device: Tensor | None = None  # and the same on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
+        self._told: set[str] = set()  # warnings given
         self._watch = RangeWatch(self.model.domain, walls)
 
     @property
@@ -86,7 +88,7 @@ class GeomAttCalculator(Calculator):
     def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
         """Names of what has changed since the last calculation; the cell of a molecule does not count.
 
-        Dynamics asks several times a step, and ASE's own comparison takes as long as a small molecule.
+        ASE calls this several times per step; its own comparison is as slow as evaluating a small molecule.
         """
         if self.atoms is None:
             return list(all_changes)
@@ -146,19 +148,26 @@ class GeomAttCalculator(Calculator):
     def _check(self, atoms: Atoms) -> None:
         """Raise an error for atoms the model cannot be used on; elements are checked when they change."""
         if self._numbers is None or not np.array_equal(self._numbers, atoms.numbers) or atoms.pbc.any():
-            pbc = (bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2]))
-            cell = atoms.cell.array if any(pbc) else None
-            structure = Structure(
-                np.asarray(atoms.numbers, dtype=np.int64), atoms.positions, cell=cell, pbc=pbc
-            )
+            structure = as_structure(atoms)
             self.model.check(structure, f"{atoms.get_chemical_formula() or 'The structure'}")
             for message in self.model.doubts(structure):
-                warnings.warn(message, stacklevel=2)
+                self._warn_once(message)
             self._numbers = structure.numbers.copy()
             self._on_device = torch.from_numpy(self._numbers)[None].to(self.model.device)
-            self._watch.start(self._batch(atoms))
+            note = self._watch.start(self._batch(atoms))
+            if note and not self.model.other_composition(structure):
+                self._warn_once(f"{note} {EXTRAPOLATION}")
+        for name, words in (("initial_charges", "charges"), ("initial_magmoms", "magnetic moments")):
+            values = atoms.arrays.get(name)
+            if values is not None and values.any():
+                self._warn_once(f"The model does not use {words}: the {words} of the atoms are ignored.")
         if not np.isfinite(atoms.positions).all():
             raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")
+
+    def _warn_once(self, message: str) -> None:
+        if message not in self._told:
+            self._told.add(message)
+            warnings.warn(message, stacklevel=3)
 
 
 def _same(old: np.ndarray, new: np.ndarray, tol: float) -> bool:

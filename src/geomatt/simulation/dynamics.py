@@ -1,4 +1,4 @@
-"""Short molecular dynamics with a statement of how well energy and temperature were kept."""
+"""Short molecular dynamics, with drift of the energy and mean temperature."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ except ImportError as error:
 
 @dataclass(frozen=True)
 class MDResult:
-    """What a simulation leaves: one entry per step, the start included."""
+    """Result of a simulation: one entry per step, the start included."""
 
     ensemble: str
     time_fs: np.ndarray  # (steps + 1,)
@@ -36,7 +36,7 @@ class MDResult:
 
     @property
     def drift(self) -> float:
-        """Slope of the total energy, eV per atom and ps. It says something for NVE only."""
+        """Slope of the total energy, eV per atom and ps; meaningful for NVE only."""
         if len(self.time_fs) < 2:
             return 0.0
         slope = np.polyfit(self.time_fs / 1000.0, self.total_energy - self.total_energy[0], 1)[0]
@@ -44,7 +44,7 @@ class MDResult:
 
     @property
     def fluctuation(self) -> float:
-        """Standard deviation of the total energy, eV per atom. It says something for NVE only."""
+        """Standard deviation of the total energy, eV per atom; meaningful for NVE only."""
         return float(np.std(self.total_energy)) / len(self.atoms)
 
     def to_dict(self) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def run_md(
     if not np.any(momenta):
         width = np.sqrt(system.get_masses() * units.kB * temperature_K)
         momenta = rng.standard_normal((len(system), 3)) * width[:, None]
-    system.set_momenta(momenta)  # the constraint takes the motion of the centre of mass out
+    system.set_momenta(momenta)  # the constraint removes the motion of the centre of mass
     step_length = timestep_fs * units.fs
     if ensemble == "nvt":
         dynamics: Any = Langevin(
@@ -110,7 +110,7 @@ def run_md(
     else:
         dynamics = VelocityVerlet(system, step_length)
     rows = np.empty((steps + 1, 3))
-    hot = max(20.0 * temperature_K, 20_000.0)  # no molecule survives this
+    hot = max(20.0 * temperature_K, 20_000.0)  # no molecule is stable at this temperature
     writer = None if trajectory is None else Trajectory(os.fspath(trajectory), "w", system)
     try:
         for step in range(steps + 1):

@@ -1,6 +1,6 @@
 """One step of molecular dynamics for many replicas at once: NVE, Langevin and Nosé–Hoover.
 
-Every step works in place on fixed tensors and waits for nothing, so that a CUDA graph can hold it. A replica
+Every step works in place on fixed tensors without synchronising, so that a CUDA graph can hold it. A replica
 that is no longer alive has neither velocities nor forces: it stays where it is. Numbers enter as arguments of
 kernels (`masked_fill`), never as tensors from the host (`where` with a number), which a graph cannot copy.
 
@@ -25,7 +25,7 @@ MOVE = 0.5  # Å an atom may move in a step; thermal motion is 50 times slower
 
 @dataclass(frozen=True)
 class DynamicsConfig:
-    """What to simulate. Temperature, time step and the limit for bonds are those of Fu et al. 2023.
+    """Settings of a simulation. Temperature, time step and the limit for bonds are those of Fu et al. 2023.
 
     Their (arXiv 2210.07237) single thermostat, as their code has it, is `chain=1, damping_fs=14.14` here: a
     time of 20 steps of 0.5 fs, and a mass of twice n kT τ² in our definition.
@@ -83,7 +83,7 @@ class State:
 
 @dataclass(frozen=True)
 class Matter:
-    """What stays the same in every step."""
+    """Constants of a simulation."""
 
     masses: Tensor  # (R, N, 1) float64, zero for padding
     inverse: Tensor  # (R, N, 1) float64, 1/m, zero for padding
@@ -128,7 +128,7 @@ class Verlet:
         state.positions.add_(state.velocities, alpha=time)
 
     def guard(self, state: State) -> None:
-        """Stop replicas before the next step would move an atom too far, or by what is not a number."""
+        """Stop replicas in which the next step would move an atom too far, or by NaN."""
         half = 0.5 * self.timestep
         upcoming = torch.addcmul(state.velocities, state.forces, self.matter.inverse, value=half)
         fastest = upcoming.abs().amax((1, 2))  # nan if any is

@@ -1,6 +1,6 @@
-"""What a batched simulation watches, on its device: temperature, energy, bonds, distances and walls.
+"""Observables of a batched simulation, on its device: temperature, energy, bonds, distances and walls.
 
-Nothing here waits for the device. `Monitor.series` is read and started anew between parts of a run.
+Nothing here synchronises the device. `Monitor.series` is read and started anew between parts of a run.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Monitor:
         self._pairs = above & real[:, :, None] & real[:, None, :]  # (R, N, N)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What has to be kept to go on with a run."""
+        """Tensors needed to continue a run."""
         names = ("failed_at", "reason", "worst_bond", "histogram", "wall_steps", "wall_pairs", "wall_worst")
         return {name: getattr(self, name) for name in names}
 

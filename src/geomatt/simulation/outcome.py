@@ -1,4 +1,4 @@
-"""What a batched simulation has shown, as arrays."""
+"""Results of a batched simulation, as arrays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A batched simulation in one file, to go on with exactly where it stopped."""
+"""The state of a batched simulation in one file, to continue it exactly."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _description(dynamics: BatchedDynamics) -> dict[str, Any]:
 
 
 def _compare(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:
-    """Refuse to go on with another simulation than the one that was saved."""
+    """Raise an error unless the file belongs to the same simulation."""
     if saved.get("format") != FORMAT:
         raise GeomAttError(f"{path} was written by another version of geomatt. Start the simulation anew.")
     if saved["numbers"] != here["numbers"]:

@@ -9,7 +9,7 @@ from geomatt.units import BOLTZMANN
 
 
 def rigid_motions(masses: np.ndarray, positions: np.ndarray, rotations: bool) -> np.ndarray:
-    """Orthonormal translations, and rotations if asked for, in √m-weighted coordinates (3N, rank).
+    """Orthonormal translations, and optionally rotations, in √m-weighted coordinates (3N, rank).
 
     A straight molecule has two rotations, an atom none.
     """
@@ -26,9 +26,9 @@ def rigid_motions(masses: np.ndarray, positions: np.ndarray, rotations: bool) ->
 def maxwell_boltzmann(
     masses: np.ndarray, positions: np.ndarray, temperature_K: float, seed: int, *, held: np.ndarray
 ) -> np.ndarray:
-    """Velocities (N, 3) in Å per Å √(u/eV) by Maxwell and Boltzmann, without the motions `held`.
+    """Maxwell–Boltzmann velocities (N, 3) in Å per Å √(u/eV), without the motions `held`.
 
-    The same seed gives the same velocities wherever and beside whatever they are used.
+    The same seed gives the same velocities on every device and in every batch.
     """
     generator = torch.Generator().manual_seed(seed)
     weighted = torch.randn(positions.size, generator=generator, dtype=torch.float64).numpy()

@@ -12,7 +12,7 @@ from geomatt.model.domain import WARNING, Domain, Limits, warning
 
 
 class RangeWatch:
-    """Decides for every step whether walls are needed. A comparison in numpy, since most steps need none."""
+    """Checks in every step if walls are needed; in numpy, since most steps need none."""
 
     def __init__(self, domain: Domain | None, walls: bool) -> None:
         self.domain, self.walls = domain, walls
@@ -21,15 +21,16 @@ class RangeWatch:
         self._range: tuple[np.ndarray, np.ndarray] | None = None  # of the pairs i < j, without a cell
         self._warned = False
 
-    def start(self, batch: Batch) -> None:
-        """Take the limits of a structure (1, N) from its present bonds."""
+    def start(self, batch: Batch) -> str:
+        """Take the limits of a structure (1, N) from its present bonds; says what is not known of it."""
         if self.domain is None:
-            return
+            return ""
         self._limits, self._range = self.domain.limits(batch), None
         if batch.cell is None:
             pairs = np.triu_indices(batch.numbers.shape[1], 1)
             lower, upper = (x[0].double().cpu().numpy() for x in (self._limits.lower, self._limits.upper))
             self._range = lower[pairs], upper[pairs]
+        return self._limits.notes[0]
 
     def limits(self, batch: Batch, positions: np.ndarray) -> Limits | None:
         """The limits for walls if a pair of `positions` (N, 3) is outside its range, else None."""

@@ -36,7 +36,7 @@ class Counters:
 
 @dataclass
 class Checkpoint:
-    """What is needed to continue a run bit by bit, besides its data."""
+    """Everything needed to continue a run bit by bit, except its data."""
 
     config: dict[str, Any]  # as TrainConfig.to_dict
     identity: dict[str, str]  # hashes of what the run must find unchanged: data, split, base model

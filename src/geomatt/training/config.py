@@ -1,8 +1,9 @@
-"""Every setting of a training run, typed; what `RUN/config.toml` holds."""
+"""Every setting of a training run, typed, as stored in `RUN/config.toml`."""
 
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from geomatt.errors import GeomAttError
-from geomatt.model.registry import network_class, network_config
+from geomatt.model.registry import network_class, network_config, network_names
 from geomatt.model.settings import setting
-from geomatt.training.recipes import recipe_settings
+from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
 
 if TYPE_CHECKING:
@@ -48,6 +49,10 @@ class TrainConfig:
     )
     energy_only: bool = setting(False, "train on energies alone, whether or not there are forces", group=DATA)
 
+    drop_outliers: bool = setting(
+        False, "leave out structures whose labels are far from all others", group=DATA
+    )
+
     train: int | None = setting(None, "structures to train on (800 where there are enough)", group=SPLIT)
     val: int | None = setting(None, "structures to choose the best epoch by (200)", group=SPLIT)
     test: int | None = setting(None, "structures to test on at the end (up to 1000)", group=SPLIT)
@@ -66,7 +71,7 @@ class TrainConfig:
     member: int | None = setting(None, "train only this one of them, from 0", group=SPLIT)
 
     recipe: str = setting(
-        "", "named optimisation settings: fast, or paper (Frank & Chmiela 2021)", group=OPTIM
+        "", f"named optimisation settings: {', '.join(RECIPES)}; the network's own by default", group=OPTIM
     )
     epochs: int = setting(1000, "passes over the training data", group=OPTIM)
     batch: int = setting(10, "structures in a step", group=OPTIM)
@@ -98,7 +103,7 @@ class TrainConfig:
         choices=("energy", "forces"),
     )
 
-    model: str = setting("geomatt", "kind of network", group=MODEL)
+    model: str = setting("geomatt", f"kind of network: {', '.join(network_names())}", group=MODEL)
     network: dict[str, Any] = setting(None, "settings of the network", group=MODEL, option=False)
 
     base: str | None = setting(None, "the model file whose weights are the start", group=RUN, option=False)
@@ -150,6 +155,8 @@ class TrainConfig:
             raise GeomAttError(
                 f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."
             )
+        if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
+            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}. Use cpu or cuda.")
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
@@ -212,7 +219,7 @@ class TrainConfig:
 
 
 def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -> TrainConfig:
-    """Settings from what was asked for: given values, over those of a recipe, over a stored configuration.
+    """Settings in order of precedence: given values, those of the recipe, a stored configuration.
 
     A stored configuration already holds its recipe's values, so the recipe acts only when newly chosen.
     """
@@ -252,6 +259,12 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     network |= {name: value for name, value in values.items() if name not in known and name in own}
     rest = {name: value for name, value in values.items() if name in known and name != "network"}
     unknown = sorted((set(values) - known - set(own)) | (set(network) - set(own)))
+    others = [name for name in unknown if any(name in network_config(k).settings() for k in network_names())]
+    if others:
+        raise GeomAttError(
+            f"{', '.join(others)}: not a setting of this kind of network (`model` "
+            f"{values.get('model') or TrainConfig.model}), which has {', '.join(kind.settings())}."
+        )
     if unknown:
         listing = ", ".join(sorted({*known, *kind.settings()}))
         raise GeomAttError(f"{source} has unknown settings: {', '.join(unknown)}. Known are: {listing}.")

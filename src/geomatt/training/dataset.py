@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,20 +18,30 @@ from geomatt.units import energy_unit
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
 
+NAMED = 5  # outliers that are named in a warning
+
 
 def load_dataset(config: TrainConfig) -> Dataset:
-    """The data a configuration names."""
+    """The data a configuration names, without its outliers if these are to be dropped.
+
+    Index files count all structures, so outliers stay in the data then: see `unwanted`.
+    """
     from geomatt.data.io.readers import read
+    from geomatt.data.outliers import drop_outliers
 
     if not config.data:
         raise GeomAttError("Which data? Give a file, or a name such as md17/ethanol.")
-    return read(
+    dataset = read(
         config.data,
         energy_unit=config.energy_unit,
         length_unit=config.length_unit,
         force_unit=config.force_unit,
         keys=config.keys or None,
     )
+    if config.drop_outliers and not config.train_indices:
+        dataset, dropped = drop_outliers(dataset)
+        _say_dropped(dropped)
+    return dataset
 
 
 def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
@@ -62,15 +74,29 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
     return config.replace(train=train, val=val, test=test)
 
 
-def make_splits(config: TrainConfig, count: int) -> list[Split]:
-    """The split of every member, for a configuration with resolved sizes."""
+def unwanted(config: TrainConfig, dataset: Dataset) -> list[int]:
+    """Structures that index files may name and that are to be left out."""
+    from geomatt.data.outliers import find_outliers
+
+    if not (config.drop_outliers and config.train_indices):
+        return []
+    outliers = find_outliers(dataset)
+    _say_dropped(outliers)
+    return list(outliers)
+
+
+def make_splits(config: TrainConfig, count: int, leave_out: Sequence[int] = ()) -> list[Split]:
+    """The split of every member, for a configuration with resolved sizes.
+
+    `leave_out`: structures that index files may name, from `unwanted`.
+    """
     from geomatt.data import splits
 
     if config.train_indices and config.val_indices:
         split = splits.split_from_files(
             config.train_indices, config.val_indices, config.test_indices, n=count
         )
-        return [split] * config.member_count
+        return [split.without(leave_out)] * config.member_count
     assert config.train is not None
     assert config.val is not None
     if config.folds:
@@ -83,6 +109,15 @@ def make_splits(config: TrainConfig, count: int) -> list[Split]:
     return [split] * config.member_count
 
 
+def _say_dropped(outliers: Mapping[int, str]) -> None:
+    """A warning that names what is left out."""
+    if not outliers:
+        return
+    named = "; ".join(f"{index}: {reason}" for index, reason in list(outliers.items())[:NAMED])
+    more = f"; and {len(outliers) - NAMED} more" if len(outliers) > NAMED else ""
+    warnings.warn(f"{len(outliers)} outliers are left out ({named}{more}).", stacklevel=3)
+
+
 def _spread_out(indices: np.ndarray, count: int | None) -> np.ndarray:
     """`count` of the indices, evenly spread; all of them without a count."""
     if count is None or count >= len(indices):
@@ -91,7 +126,7 @@ def _spread_out(indices: np.ndarray, count: int | None) -> np.ndarray:
 
 
 def report_unit_of(dataset: Dataset, config: TrainConfig) -> str:
-    """The unit errors are reported in: the one asked for, else the data's."""
+    """Energy unit of reports: the `report_unit` setting, else the unit of the data."""
     from geomatt.data.io.readers import report_unit
 
     return energy_unit(config.report_unit or report_unit(dataset))

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
+from geomatt.locks import LockedError, file_lock
 
-CHECKPOINT, CONFIG, HISTORY, MODEL, PLOT = (
-    "checkpoint.safetensors", "config.toml", "history.csv", "model.safetensors", "loss.png",
+CHECKPOINT, CONFIG, HISTORY, MODEL, PLOT, LOCK = (
+    "checkpoint.safetensors", "config.toml", "history.csv", "model.safetensors", "loss.png", ".lock",
 )  # fmt: skip
 
 
 def refuse_used(folder: Path, resume: bool) -> None:
     """Raise an error for a folder with contents, unless its run is to be resumed."""
-    if resume:
-        return
     try:
-        used = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+        if folder.exists() and not folder.is_dir():
+            raise GeomAttError(f"{folder} is a file. `out` must name a folder: choose another.")
+        used = folder.exists() and any(p.name != LOCK for p in folder.iterdir())
     except OSError as error:
         raise write_error(folder, error) from None
-    if used:
+    if not used or resume:
+        return
+    if (folder / CONFIG).is_file():
         raise GeomAttError(f"{folder} exists already. `resume` the run in it, or choose another `out`.")
+    raise GeomAttError(
+        f"{folder} exists already and holds other files than those of a run. Choose another `out`."
+    )
 
 
 def open_folder(folder: Path, resume: bool) -> None:
@@ -33,8 +41,25 @@ def open_folder(folder: Path, resume: bool) -> None:
         raise write_error(folder, error) from None
 
 
+@contextmanager
+def locked(folder: Path, resume: bool) -> Iterator[None]:
+    """Make a run's folder and keep other processes from training in it."""
+    open_folder(folder, resume)
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(file_lock(folder / LOCK))
+        except LockedError as error:
+            raise GeomAttError(
+                f"{folder} is being trained by {error}. Wait until it ends, stop it, or choose another `out`."
+            ) from None
+        except OSError as error:
+            raise write_error(folder / LOCK, error) from None
+        refuse_used(folder, resume)  # another process may have been quicker
+        yield
+
+
 def write_safely(path: Path, body: bytes) -> None:
-    """Replace a file of a run in one step; an error says that the checkpoint is intact."""
+    """Replace a file of a run atomically; the error message mentions the intact checkpoint."""
     try:
         atomic_write(path, body)
     except GeomAttError as error:

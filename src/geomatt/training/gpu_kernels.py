@@ -19,16 +19,26 @@ from geomatt.training.loss import Loss
 def loss_kernel(
     energy, forces, numbers, energy_target, force_target, index, sums, by_energy, by_forces, count, rho,
     AUTHORS: tl.constexpr, SQUARED: tl.constexpr, FORCES: tl.constexpr, B: tl.constexpr, N: tl.constexpr,
-    NT: tl.constexpr,
+    BT: tl.constexpr, NT: tl.constexpr,
 ):  # fmt: skip
-    """Derivatives of the loss of a member's batch, and its errors added to `sums` (4, M), see `ErrorSums`."""
+    """Derivatives of the loss of a member's batch, and its errors added to `sums` (4, M), see `ErrorSums`.
+
+    BT structures at a time, as a tile (BT, NT) of atoms.
+    """
     m, members = tl.program_id(0).to(tl.int64), tl.num_programs(0)
-    i = tl.arange(0, NT)
-    loss, energy_sum, force_sum, components = 0.0, 0.0, 0.0, 0.0
-    for b in range(B):
-        structure = m * count + tl.load(index + m * B + b)
-        atoms = tl.sum((tl.load(numbers + structure * N + i, mask=i < N, other=0) > 0).to(tl.float32), 0)
-        e = tl.load(energy + m * B + b) - tl.load(energy_target + structure)
+    i = tl.arange(0, NT)[None, :]
+    loss = tl.zeros((BT,), tl.float32)
+    energy_sum, force_sum, components = loss, loss, loss
+    for start in range(0, B, BT):
+        b = start + tl.arange(0, BT)
+        there = b < B
+        structure = m * count + tl.load(index + m * B + b, mask=there, other=0)
+        inside = there[:, None] & (i < N)
+        kind = tl.load(numbers + structure[:, None] * N + i, mask=inside, other=0)
+        atoms = tl.maximum(tl.sum((kind > 0).to(tl.float32), 1), 1.0)
+        e = tl.load(energy + m * B + b, mask=there, other=0.0)
+        e -= tl.load(energy_target + structure, mask=there, other=0.0)
+        e = tl.where(there, e, 0.0)
         energy_sum += tl.abs(e)
         if SQUARED:
             loss += rho * e * e
@@ -36,39 +46,36 @@ def loss_kernel(
         else:
             loss += rho * tl.abs(e)
             slope = tl.where(e > 0, 1.0, tl.where(e < 0, -1.0, 0.0))
-        tl.store(by_energy + m * B + b, rho / B * slope)
+        tl.store(by_energy + m * B + b, rho / B * slope, mask=there)
         if FORCES:
-            at = (m * B + b) * (3 * N) + 3 * i
-            label = structure * (3 * N) + 3 * i
-            x = tl.load(forces + at, mask=i < N, other=0.0) - tl.load(
-                force_target + label, mask=i < N, other=0.0
-            )
-            y = tl.load(forces + at + 1, mask=i < N, other=0.0) - tl.load(
-                force_target + label + 1, mask=i < N, other=0.0
-            )
-            z = tl.load(forces + at + 2, mask=i < N, other=0.0) - tl.load(
-                force_target + label + 2, mask=i < N, other=0.0
-            )
+            at = (m * B + b)[:, None] * (3 * N) + 3 * i
+            label = structure[:, None] * (3 * N) + 3 * i
+            x = tl.load(forces + at, mask=inside, other=0.0)
+            x -= tl.load(force_target + label, mask=inside, other=0.0)
+            y = tl.load(forces + at + 1, mask=inside, other=0.0)
+            y -= tl.load(force_target + label + 1, mask=inside, other=0.0)
+            z = tl.load(forces + at + 2, mask=inside, other=0.0)
+            z -= tl.load(force_target + label + 2, mask=inside, other=0.0)
             squared = x * x + y * y + z * z
             weight = 1.0 / (3.0 * atoms * atoms) if AUTHORS else 1.0 / atoms
-            force_sum += tl.sum(tl.abs(x) + tl.abs(y) + tl.abs(z), 0)
-            components += 3.0 * atoms
+            force_sum += tl.sum(tl.abs(x) + tl.abs(y) + tl.abs(z), 1)
+            components += tl.where(there, 3.0 * atoms, 0.0)
             if SQUARED:
-                loss += weight * tl.sum(squared, 0)
-                factor = squared * 0.0 + 2.0 * weight / B
+                loss += weight * tl.sum(squared, 1)
+                factor = tl.zeros_like(squared) + (2.0 / B * weight)[:, None]
             else:
                 norm = tl.sqrt(squared)
-                loss += weight * tl.sum(norm, 0)
-                factor = tl.where(norm > 0, weight / B / tl.where(norm > 0, norm, 1.0), 0.0)
-            tl.store(by_forces + at, factor * x, mask=i < N)
-            tl.store(by_forces + at + 1, factor * y, mask=i < N)
-            tl.store(by_forces + at + 2, factor * z, mask=i < N)
-    tl.store(sums + m, tl.load(sums + m) + loss)
-    tl.store(sums + members + m, tl.load(sums + members + m) + energy_sum)
+                loss += weight * tl.sum(norm, 1)
+                factor = tl.where(norm > 0, (weight / B)[:, None] / tl.where(norm > 0, norm, 1.0), 0.0)
+            tl.store(by_forces + at, factor * x, mask=inside)
+            tl.store(by_forces + at + 1, factor * y, mask=inside)
+            tl.store(by_forces + at + 2, factor * z, mask=inside)
+    tl.store(sums + m, tl.load(sums + m) + tl.sum(loss, 0))
+    tl.store(sums + members + m, tl.load(sums + members + m) + tl.sum(energy_sum, 0))
     if FORCES:
         to = sums + 2 * members + m
-        tl.store(to, tl.load(to) + force_sum)
-        tl.store(to + members, tl.load(to + members) + components)
+        tl.store(to, tl.load(to) + tl.sum(force_sum, 0))
+        tl.store(to + members, tl.load(to + members) + tl.sum(components, 0))
 
 
 class FusedLoss:
@@ -92,7 +99,8 @@ class FusedLoss:
             energy if targets.forces is None else targets.forces, index, sums, by_energy,
             energy if by_forces is None else by_forces, count, self.loss.rho,
             AUTHORS=self.loss.weighting == "authors", SQUARED=self.loss.squared, FORCES=with_forces, B=batch,
-            N=atoms, NT=max(16, triton.next_power_of_2(atoms)), num_warps=4,
+            N=atoms, BT=min(16, triton.next_power_of_2(batch)), NT=max(16, triton.next_power_of_2(atoms)),
+            num_warps=4,
         )  # fmt: skip
         return by_energy, by_forces
 
@@ -123,7 +131,7 @@ def adam_kernel(
     tl.store(theta + at, t, mask=inside)
     if AVERAGE:
         mean = tl.load(average + at, mask=inside, other=0.0)
-        # At first the average forgets faster, or it would contain the random initial weights.
+        # A smaller decay at first, or the average would contain the random initial weights.
         weight = tl.maximum((9.0 / (9.0 + step)).to(tl.float32), rest_average)
         tl.store(average + at, mean + weight * (t - mean), mask=inside)
     # The last program to finish counts the step: by then every program has read the old count.

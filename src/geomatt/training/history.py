@@ -36,7 +36,7 @@ _ERRORS = ("train_energy_mae", "train_force_mae", "val_energy_mae", "val_force_m
 
 
 class History:
-    """Rows in memory and in `history.csv`, which can be read while the run goes on."""
+    """Rows in memory and in `history.csv`, which can be read during the run."""
 
     def __init__(self, folder: Path, unit: str, rows: list[EpochRow] | None = None) -> None:
         self.path, self.unit = folder / HISTORY, unit

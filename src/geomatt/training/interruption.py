@@ -13,7 +13,7 @@ from types import FrameType
 
 @dataclass
 class StopRequest:
-    """True if the user, a queueing system or a callback has asked the run to stop."""
+    """True once a signal or a callback has requested that the run stops."""
 
     signal: int = 0
     requested: bool = False  # by a callback
@@ -23,12 +23,12 @@ class StopRequest:
 
 
 class Interrupted(KeyboardInterrupt):
-    """The run stopped because it was asked to; its state is saved in `folder`."""
+    """The run stopped on request; its state is saved in `folder`."""
 
     def __init__(self, folder: Path, epoch: int, signal_number: int) -> None:
         super().__init__(f"stopped in epoch {epoch + 1}; the state is saved in {folder}")
         self.folder, self.epoch = folder, epoch
-        self.signal_number = signal_number  # 0 if a callback asked
+        self.signal_number = signal_number  # 0 if the request came from a callback
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,7 @@ from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.files import check_device
 from geomatt.training.config import TrainConfig
+from geomatt.training.folder import locked
 from geomatt.training.history import EpochRow
 from geomatt.training.interruption import Interrupted, StopRequest, stop_on_signal
 from geomatt.training.loss import Loss
@@ -29,7 +31,7 @@ from geomatt.training.step import Stepper
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
 
-SEGMENT = 50  # steps between looks at the clock and at Ctrl-C
+SEGMENT = 50  # steps between checks of the clock and of stop requests
 
 # Settings in which models trained side by side may differ.
 _OWN = {"data", "member", "seed", "split_seed", "report_unit", "reference", "energy_unit", "length_unit",
@@ -96,8 +98,17 @@ def train_together(
         int(job.dataset.sizes[np.concatenate([job.split.train, job.split.validation])].max()) for job in jobs
     )
     runs = [Run(job, elements, atoms, device) for job in jobs]
-    for run in runs:
-        run.open(resume)
+    with ExitStack() as locks:
+        for run in runs:
+            locks.enter_context(locked(run.folder, resume))
+            run.open(resume)
+        return _train(runs, device, callback, checkpoint_every)
+
+
+def _train(
+    runs: list[Run], device: torch.device, callback: TrainCallback | None, checkpoint_every: float
+) -> list[TrainResult]:
+    """Train runs in folders that are open and locked."""
     done = {id(run) for run in runs if run.counters.finished}
     with stop_on_signal() as stop:
         # A crash between two checkpoints leaves models at different epochs: each epoch is a group.
@@ -145,7 +156,9 @@ class _Group:
             for member, run in enumerate(self.runs):  # after an epoch all members, between epochs the first
                 if callback is not None and run in (active if new_row else active[:1]):
                     stop.requested |= bool(callback(self._progress(run, member, new_row)))
-            stopping = bool(stop)  # read once: a request that comes after saving waits for the next round
+            stopping = bool(
+                stop
+            )  # read once: a request that arrives after saving is handled in the next round
             overdue = time.monotonic() - self.last_write >= self.checkpoint_every
             if stopping or (overdue and (new_row or self.checkpoint_every > 0)):
                 self._write(active)

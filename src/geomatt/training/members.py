@@ -14,7 +14,7 @@ from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.files import check_device
 from geomatt.training.config import TrainConfig, read_settings
-from geomatt.training.folder import CONFIG, open_folder, write_safely
+from geomatt.training.folder import CONFIG, locked, write_safely
 from geomatt.training.loop import TrainCallback, train_together
 from geomatt.training.run import Job, TrainResult
 
@@ -37,28 +37,28 @@ def train_members(
     callback: TrainCallback | None = None,
     checkpoint_every: float = 30.0,
 ) -> list[TrainResult]:
-    """Train what the configuration asks for: one model in `out`, or one per split in folders below it.
+    """Train one model in `out`, or one per member or fold in folders below it.
 
     `resume` skips finished members and continues the unfinished.
     """
     if not config.has_members:
-        jobs = [Job(dataset, splits[config.member or 0], config, Path(out), base)]
-    elif len(splits) != config.member_count:
+        job = Job(dataset, splits[config.member or 0], config, Path(out), base)
+        return train_together([job], resume=resume, callback=callback, checkpoint_every=checkpoint_every)
+    if len(splits) != config.member_count:
         raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
-    else:
-        open_folder(Path(out), resume)
-        if not (resume and (Path(out) / CONFIG).exists()):
-            write_safely(Path(out) / CONFIG, config.to_toml().encode())
-        jobs = [
-            Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
-            for member, split in enumerate(splits)
-        ]
-    # One program for all fills a GPU; on a CPU members gain nothing from each other.
+    jobs = [
+        Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
+        for member, split in enumerate(splits)
+    ]
+    # One program for all fills a GPU; on a CPU sharing gains nothing.
     groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
     results: list[TrainResult] = []
-    for group in groups:
-        tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
-        results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
+    with locked(Path(out), resume):
+        if not (resume and (Path(out) / CONFIG).exists()):
+            write_safely(Path(out) / CONFIG, config.to_toml().encode())
+        for group in groups:
+            tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
+            results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
     return results
 
 
@@ -78,6 +78,8 @@ def spread(results: Sequence[TrainResult], error: str) -> tuple[float, float]:
 def stored_settings(out: str | Path) -> dict[str, object]:
     """The settings of the run in a folder, to resume it."""
     folder = Path(out)
+    if folder.is_file():
+        raise GeomAttError(f"{folder} is a file. To `resume` a run, name its folder as `out`.")
     if not (folder / CONFIG).is_file():
         raise GeomAttError(
             f"There is no run to resume in {folder} (no config.toml). Start one without `resume`."

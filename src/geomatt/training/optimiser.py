@@ -50,7 +50,7 @@ class Adam:
             gradient = gradient * weights.trainable
         self._update(gradient)
         if self.average is not None:
-            # At first the average forgets faster, or it would contain the random initial weights.
+            # A smaller decay at first, or the average would contain the random initial weights.
             share = torch.clamp(9.0 / (9.0 + self.steps), min=1.0 - self.ema_decay)
             self.average.lerp_(weights.theta, share.to(weights.theta.dtype))
 
@@ -76,7 +76,7 @@ class Adam:
         return state if self.average is None else {**state, "average": self.average}
 
     def state(self, member: int) -> dict[str, Tensor]:
-        """All that a member's next step depends on besides the data."""
+        """Everything a member's next step depends on, except the data."""
         return {n: value if n == "steps" else value[member] for n, value in self.tensors().items()}
 
     def load_state(self, member: int, state: dict[str, Tensor]) -> None:

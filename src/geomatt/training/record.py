@@ -1,4 +1,4 @@
-"""Where a model came from: what its file says about data, settings and machine."""
+"""Provenance of a model, stored in its file: data, settings and machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def data_record(dataset: Dataset, split: Split) -> dict[str, Any]:
-    """The data and how it was split; the hashes find trained frames again, even in another file."""
+    """The data and its split; frame hashes identify trained frames, also in other files."""
     seen = np.concatenate([split.train, split.validation])
     return {
         "data": {
@@ -54,7 +54,7 @@ def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, 
 
 
 def _without_folders(settings: dict[str, Any]) -> dict[str, Any]:
-    """Settings as they may travel with a model: names of files instead of the user's paths."""
+    """Settings with names of files instead of the user's paths."""
     files = ("data", "base", "train_indices", "val_indices", "test_indices")
     return {n: Path(v).name if n in files and v and Path(v).is_absolute() else v for n, v in settings.items()}
 

@@ -1,4 +1,4 @@
-"""What must be unchanged for a run to be continued."""
+"""Checks that data, split, base model and settings are unchanged when a run is continued."""
 
 from __future__ import annotations
 

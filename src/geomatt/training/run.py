@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +23,14 @@ from geomatt.training import checkpoint
 from geomatt.training.checkpoint import Checkpoint, Counters
 from geomatt.training.config import TrainConfig
 from geomatt.training.dataset import check_data, report_unit_of
-from geomatt.training.folder import CONFIG, MODEL, PLOT, open_folder, write_safely
+from geomatt.training.folder import CONFIG, MODEL, PLOT, write_safely
 from geomatt.training.history import EpochRow, History, rows_from_tensor
 from geomatt.training.history_plot import plot_history
 from geomatt.training.record import data_record, run_record
 from geomatt.training.resume import check_resume, run_identity
 from geomatt.training.start import fresh_network, starting_network
 from geomatt.training.step import normalised
+from geomatt.training.transfer import hardly_better, never_seen
 from geomatt.training.zero import energy_zero, with_zero
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
 
 @dataclass(frozen=True)
 class Job:
-    """What to train on, how, and where the result goes."""
+    """Data, settings and output folder of one model."""
 
     dataset: Dataset
     split: Split
@@ -79,6 +81,9 @@ class Run:
         self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
         self.seen, self.device = seen, device
         self.domain = Domain.measure(seen)
+        self.transferred = job.base is not None
+        if job.base is not None and (unseen := never_seen(job.base, seen)):
+            warnings.warn(unseen, stacklevel=4)
         network = starting_network(job.config, seen, job.base, self.seed)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
@@ -96,12 +101,10 @@ class Run:
         self.state: dict[str, Tensor] | None = None  # of the stepper, where a run is continued
 
     def open(self, resume: bool) -> None:
-        """Make the folder, or take up the run in it."""
+        """Start in the folder, which is there and locked, or take up the run in it."""
         found = checkpoint.read(self.folder) if resume and checkpoint.exists(self.folder) else None
         rows: list[EpochRow] = []
-        if found is None:
-            open_folder(self.folder, resume)
-        else:
+        if found is not None:
             check_resume(found, self.config, self.identity, self.folder)
             self.counters, self.best, self.state = found.counters, found.best, found.stepper
             rows = rows_from_tensor(found.history)
@@ -193,6 +196,10 @@ class Run:
 
     def finalise(self) -> None:
         """After the last epoch: fit the zero of the energy on all frames seen, and write the final model."""
+        if self.transferred and (error := self.counters.best_errors.get("force_mae")) is not None:
+            validation = self.seen.select(np.arange(len(self.seen))[-len(self.validation) :])
+            if message := hardly_better(error, validation):
+                warnings.warn(message, stacklevel=4)
         if self.counters.energy_zero != {} or not self.best:
             return
         potential = self._potential().to(self.device)
@@ -241,5 +248,5 @@ class Run:
 
 
 def check_job(job: Job) -> None:
-    """Raise an error for a job that cannot be done, before anything is written."""
+    """Raise an error for invalid data or settings, before anything is written."""
     check_data(job.dataset, job.split, job.config)

@@ -124,7 +124,7 @@ class Stepper:
     def _shares(
         self, parameters: Parameters, batch: Batch, index: Tensor
     ) -> list[tuple[Parameters, Batch, Tensor]]:
-        """What is evaluated at once: all members on a GPU, one after the other on a CPU."""
+        """Slices of members evaluated together: all on a GPU, one after the other on a CPU."""
         if self.device.type == "cuda" or len(index) == 1:
             return [(parameters, batch, index)]
         return [

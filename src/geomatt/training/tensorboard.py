@@ -1,4 +1,4 @@
-"""Curves in TensorBoard, for those who have it."""
+"""Learning curves as TensorBoard event files (optional dependency)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weights of M networks under training, in one matrix. Nothing else holds them while a run goes on."""
+"""The weights of M networks under training, in one matrix. Nothing else holds them during a run."""
 
 from __future__ import annotations
 

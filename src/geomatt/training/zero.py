@@ -16,13 +16,14 @@ from geomatt.model import Normalisation, Potential
 
 
 def energy_zero(potential: Potential, data: Dataset, validation: int) -> dict[str, Any]:
-    """What to add to a potential's energies so that they have no mean error on the data, in eV.
+    """Energies (eV) to add to a potential so that its mean error on the data is zero.
 
     One shift for a single composition, else an energy per element by least squares. Also the mean absolute
     error of the last `validation` frames with it.
     """
     assert data.energies is not None
-    predicted = np.array([p.energy for p in potential.predict(data, forces=False, batch_size=64)])
+    predictions = potential.predict(data, forces=False, batch_size=64, check_domain=False)
+    predicted = np.array([p.energy for p in predictions])
     error = data.energies - predicted
     found: dict[str, Any] = {"frames": len(data), "mean_error_before": float(error.mean())}
     if potential.normalisation.composition:

@@ -25,7 +25,7 @@ _LARGEST_RATIO = 50
 
 @dataclass(frozen=True)
 class Header:
-    """What a member of the archive says about its array."""
+    """Type, shape and size of an array, as its header states them."""
 
     dtype: np.dtype
     shape: tuple[int, ...]
@@ -38,7 +38,7 @@ class Header:
 
 
 class Archive(Mapping[str, np.ndarray]):
-    """Names, types and shapes of the arrays are read at once, an array when it is asked for."""
+    """Names, types and shapes of the arrays are read at once, an array on access."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -68,7 +68,7 @@ class Domain:
 
 
 def warning(numbers: Tensor, found: Outside, limit: float = WARNING) -> str | None:
-    """What to tell a user of structures (B, N) with a pair far outside its range; None if there is none.
+    """Warning about the pair of structures (B, N) furthest outside its range; None if all are near or inside.
 
     Reads the device.
     """

@@ -59,7 +59,7 @@ def _refined(numbers: np.ndarray, bonded: np.ndarray) -> np.ndarray:
     """Stable colours (N, N) of ordered pairs: two-dimensional Weisfeiler–Leman refinement.
 
     The colour of (i, j) becomes its old one with the multiset over m of the colours of (i, m) and (m, j).
-    The multiset is told apart by Σ_m a(i, m) b(m, j) modulo 2⁶⁴ with random numbers a, b for the colours.
+    The multiset is identified by Σ_m a(i, m) b(m, j) modulo 2⁶⁴ with random numbers a, b for the colours.
     """
     size = len(numbers)
     same = np.eye(size, dtype=np.int64)

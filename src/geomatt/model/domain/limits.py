@@ -61,7 +61,7 @@ def stack(limits: Sequence[PairLimits], size: int) -> Limits:
 
 
 def outside(positions: Tensor, limits: Limits, cell: Tensor | None = None) -> Outside:
-    """The largest excess of positions (..., B, N, 3) and its pair, without waiting for the device."""
+    """The largest excess of positions (..., B, N, 3) and its pair, without synchronising the device."""
     _, distance = geometry(positions, cell)
     excess = torch.maximum(limits.lower - distance, distance - limits.upper)
     largest, where = excess.flatten(-2).max(-1)

@@ -16,8 +16,8 @@ from geomatt.model.domain.ranges import (
     MORE,
     OTHER_MOLECULE,
     ElementRanges,
-    Key,
     MoleculeRanges,
+    PairKey,
     Ranges,
     pair_keys,
 )
@@ -32,7 +32,7 @@ def measure(data: Dataset) -> Ranges:
     """Per pair of atoms if all structures have the same atoms in one order, else by elements and bonds."""
     if not len(data):
         raise GeomAttError("There is no structure to take ranges of distances from.")
-    groups = _same_atoms(data)
+    groups = same_atoms(data)
     if len(groups) == 1:
         return _molecule(data)
     return _elements(data, groups)
@@ -55,7 +55,7 @@ def distances(positions: np.ndarray, cell: np.ndarray | None = None) -> np.ndarr
     return np.linalg.norm(vectors, axis=-1)
 
 
-def _same_atoms(data: Dataset) -> dict[bytes, np.ndarray]:
+def same_atoms(data: Dataset) -> dict[bytes, np.ndarray]:
     """Indices of the structures that have the same atomic numbers in the same order."""
     found: dict[bytes, list[int]] = defaultdict(list)
     for index, (start, stop) in enumerate(zip(data.offsets[:-1], data.offsets[1:], strict=True)):
@@ -63,7 +63,7 @@ def _same_atoms(data: Dataset) -> dict[bytes, np.ndarray]:
     return {key: np.array(indices) for key, indices in found.items()}
 
 
-def _distances_of(data: Dataset, indices: np.ndarray) -> Iterator[np.ndarray]:
+def distances_of(data: Dataset, indices: np.ndarray) -> Iterator[np.ndarray]:
     """Distances (frames, N, N) of structures with the same number of atoms, a part at a time."""
     atoms = int(data.sizes[indices[0]])
     rows = data.offsets[indices][:, None] + np.arange(atoms)
@@ -80,25 +80,25 @@ def _molecule(data: Dataset) -> MoleculeRanges:
     numbers = data[0].numbers
     shape = (len(numbers), len(numbers))
     least, most, total = np.full(shape, np.inf), np.zeros(shape), np.zeros(shape)
-    for part in _distances_of(data, np.arange(len(data))):
+    for part in distances_of(data, np.arange(len(data))):
         least, most = np.minimum(least, part.min(0)), np.maximum(most, part.max(0))
         total += part.sum(0)
     return MoleculeRanges.of(numbers, least, most, total / len(data), len(data))
 
 
 def _elements(data: Dataset, groups: dict[bytes, np.ndarray]) -> ElementRanges:
-    shortest: dict[Key, float] = {}
-    longest: dict[Key, float] = {}
-    total: dict[Key, tuple[float, int]] = {}
+    shortest: dict[PairKey, float] = {}
+    longest: dict[PairKey, float] = {}
+    total: dict[PairKey, tuple[float, int]] = {}
     for indices in groups.values():
         numbers = data[int(indices[0])].numbers
-        distance = np.concatenate(list(_distances_of(data, indices)))
+        distance = np.concatenate(list(distances_of(data, indices)))
         upper = np.triu_indices(len(numbers), 1)
-        for linked, members in _graphs(numbers, distance):
+        for linked, members in bond_graphs(numbers, distance):
             keys, group = np.unique(pair_keys(numbers, linked)[upper], axis=0, return_inverse=True)
             frames = distance[members][:, upper[0], upper[1]]  # (frames, pairs)
             for number, row in enumerate(keys):
-                key: Key = (int(row[0]), int(row[1]), int(row[2]))
+                key: PairKey = (int(row[0]), int(row[1]), int(row[2]))
                 values = frames[:, group.reshape(-1) == number]
                 shortest[key] = min(shortest.get(key, np.inf), float(values.min()))
                 if key[2] not in (OTHER_MOLECULE, MORE):
@@ -110,7 +110,7 @@ def _elements(data: Dataset, groups: dict[bytes, np.ndarray]) -> ElementRanges:
     return ElementRanges(shortest, longest, mean, len(data))
 
 
-def _graphs(numbers: np.ndarray, distance: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def bond_graphs(numbers: np.ndarray, distance: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """The bond graphs of frames (frames, N, N) with the frames that have them, the commonest graph first.
 
     A bond that a vibration stretches past the tolerance is still a bond: frames that differ from a commoner

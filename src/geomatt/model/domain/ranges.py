@@ -64,6 +64,10 @@ class Ranges(ABC):
         """The range of every pair of a structure, whose bonds are those of these distances (N, N)."""
 
     @abstractmethod
+    def known_pairs(self) -> set[PairKey]:
+        """Elements and separations of the pairs in the training frames."""
+
+    @abstractmethod
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         """The bonds of a structure with their mean lengths in the training frames."""
 
@@ -117,16 +121,21 @@ class MoleculeRanges(Ranges):
     def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
         order = self.order(numbers, distance)
         if order is None:
-            return PairLimits.none(
-                len(numbers),
-                f"{formula(numbers)} is not the molecule of the training data, {formula(self.numbers)}, "
-                "or has other bonds: ranges of its distances are not known.",
+            own, known = formula(numbers), formula(self.numbers)
+            what = (
+                f"This {own} has other bonds than the molecule of the training data"
+                if own == known
+                else f"{own} is not the molecule of the training data, {known}"
             )
+            return PairLimits.none(len(numbers), f"{what}: ranges of its distances are not known.")
         pair = self.classes[np.ix_(order, order)]
         found = PairLimits.none(len(numbers), "")
         found.lower[pair >= 0] = self.shortest[pair[pair >= 0]]
         found.upper[pair >= 0] = self.longest[pair[pair >= 0]]
         return found if pairs == "all" else found.local(self.bonded[np.ix_(order, order)])
+
+    def known_pairs(self) -> set[PairKey]:
+        return pairs_of(self.numbers, self.bonded)
 
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         order = self.order(numbers, distance)
@@ -136,7 +145,7 @@ class MoleculeRanges(Ranges):
         return Bonds(pairs, self.mean[self.classes[order[pairs[:, 0]], order[pairs[:, 1]]]])
 
     def to_dict(self) -> dict[str, Any]:
-        # The classes follow from the bonds, but a file must not change its meaning with our algorithm.
+        # The classes follow from the bonds, but the meaning of a file must not depend on our algorithm.
         upper = np.triu_indices(len(self.numbers), 1)
         return {
             "kind": self.kind,
@@ -182,7 +191,7 @@ class MoleculeRanges(Ranges):
         return cls(numbers, linked, classes, shortest, longest, average, frames)
 
 
-Key = tuple[int, int, int]  # two atomic numbers, ascending, and the separation as `separation_key` has it
+PairKey = tuple[int, int, int]  # two atomic numbers, ascending, and the separation as `separation_key` has it
 OTHER_MOLECULE, MORE = 0, 4  # separations of atoms that no path connects, and of more than three bonds
 
 
@@ -198,19 +207,25 @@ def pair_keys(numbers: np.ndarray, linked: np.ndarray) -> np.ndarray:
     return np.stack(keys, -1)
 
 
+def pairs_of(numbers: np.ndarray, linked: np.ndarray) -> set[PairKey]:
+    """The keys of all pairs of a structure."""
+    upper = np.triu_indices(len(numbers), 1)
+    return {(int(a), int(b), int(s)) for a, b, s in np.unique(pair_keys(numbers, linked)[upper], axis=0)}
+
+
 @dataclass(frozen=True)
 class ElementRanges(Ranges):
     """Ranges of several molecules, by the elements of a pair and the number of bonds between them.
 
     Up to three bonds apart, distances have a shortest and a longest value. Further apart, and between
-    molecules, only the shortest says something: the longest grows with the size of the molecules.
+    molecules, only the shortest is meaningful: the longest grows with the size of the molecules.
     """
 
     kind = "elements"
 
-    shortest: dict[Key, float]  # Å
-    longest: dict[Key, float]  # Å, for one, two and three bonds
-    mean: dict[Key, float]  # Å, for one bond
+    shortest: dict[PairKey, float]  # Å
+    longest: dict[PairKey, float]  # Å, for one, two and three bonds
+    mean: dict[PairKey, float]  # Å, for one bond
     frames: int
 
     def limits(self, numbers: np.ndarray, distance: np.ndarray, pairs: Pairs = "local") -> PairLimits:
@@ -219,7 +234,7 @@ class ElementRanges(Ranges):
         keys = pair_keys(numbers, linked)
         unseen = set()
         for i, j in zip(*np.triu_indices(len(numbers), 1), strict=True):
-            key: Key = tuple(keys[i, j].tolist())
+            key: PairKey = tuple(keys[i, j].tolist())
             if key not in self.shortest:
                 unseen.add(key)
                 continue
@@ -232,6 +247,9 @@ class ElementRanges(Ranges):
         found = PairLimits(found.lower, found.upper, note)
         return found if pairs == "all" else found.local(linked)
 
+    def known_pairs(self) -> set[PairKey]:
+        return set(self.shortest)
+
     def bonds(self, numbers: np.ndarray, distance: np.ndarray) -> Bonds:
         linked = bonded(numbers, distance)
         pairs = np.argwhere(np.triu(linked))
@@ -241,7 +259,7 @@ class ElementRanges(Ranges):
         return Bonds(pairs[known], np.array(lengths))
 
     def to_dict(self) -> dict[str, Any]:
-        def rows(table: dict[Key, float], rounding: Any) -> list[list[float]]:
+        def rows(table: dict[PairKey, float], rounding: Any) -> list[list[float]]:
             return [[*key, _rounded(np.array([table[key]]), rounding)[0]] for key in sorted(table)]
 
         return {
@@ -254,13 +272,13 @@ class ElementRanges(Ranges):
 
     @classmethod
     def read(cls, values: dict[str, Any]) -> ElementRanges:
-        def table(name: str) -> dict[Key, float]:
+        def table(name: str) -> dict[PairKey, float]:
             return {(int(a), int(b), int(s)): float(value) for a, b, s, value in values[name]}
 
         return cls(table("shortest"), table("longest"), table("mean"), int(values["frames"]))
 
 
-def describe(key: Key) -> str:
+def describe(key: PairKey) -> str:
     """A key in words: 'C–H one bond apart'."""
     where = {0: "in different molecules", 1: "one bond apart", MORE: "four or more bonds apart"}
     return f"{SYMBOLS[key[0]]}–{SYMBOLS[key[1]]} {where.get(key[2], f'{key[2]} bonds apart')}"

@@ -1,4 +1,4 @@
-"""Walls where the data end: an energy for every pair of atoms outside its range in the training frames.
+"""Walls at the ends of the data: an energy for every pair of atoms outside its range in the training frames.
 
 With r the distance of a pair, [a, b] its range, x = max(a − r, r − b) its excess, y = max(x − margin, 0)
 and c = min(y, onset), the energy of the pair is
@@ -24,7 +24,7 @@ from geomatt.model.domain.ranges import Pairs
 
 @dataclass(frozen=True)
 class WallResult:
-    """What walls add to a batch (eV, Å). Leading axes are those of the positions."""
+    """Contribution of walls to a batch (eV, Å). Leading axes are those of the positions."""
 
     energy: Tensor  # (..., B)
     atomic: Tensor  # (..., B, N), half of each pair's energy to either atom
@@ -54,7 +54,7 @@ class Walls:
         return self.evaluate(batch.positions, limits, batch.cell)
 
     def evaluate(self, positions: Tensor, limits: Limits, cell: Tensor | None = None) -> WallResult:
-        """Of positions (..., B, N, 3), in their precision. Waits for nothing: a CUDA graph can hold it."""
+        """For positions (..., B, N, 3), in their precision. Without synchronisation, as in a CUDA graph."""
         vectors, distance = geometry(positions, cell)  # (..., B, N, N, 3), (..., B, N, N)
         below, above = limits.lower - distance, distance - limits.upper
         excess = torch.maximum(below, above)

@@ -33,8 +33,8 @@ def import_authors(
 ) -> Potential:
     """The potential in a checkpoint of the authors' code.
 
-    The checkpoint knows neither which elements were trained (it holds an embedding of Li always) nor the
-    energies' mean and standard deviation: `elements` (symbols or atomic numbers) and `normalisation` (eV) do.
+    A checkpoint contains neither the trained elements (it always has an embedding of Li) nor the mean and
+    standard deviation of the energies; pass `elements` (symbols or atomic numbers) and `normalisation` (eV).
     """
     source = Path(directory)
     hyper = _hyper_parameters(source)
@@ -47,7 +47,7 @@ def import_authors(
         network = GeometricAttention(config).to(torch.float32)
     with torch.no_grad():
         _copy(network, tensors)
-        # What the authors' code computes with: float32 numbers, in all precisions.
+        # As in the authors' code: rounded to float32 in all precisions.
         network.mu.copy_(torch.arange(0.0, hyper["dmax"], hyper["interval"], dtype=torch.float32))
         network.softplus_shift.fill_(float(np.float32(math.log(2.0))))
     tensors.check_all_used()
@@ -55,7 +55,7 @@ def import_authors(
 
 
 class _Tensors:
-    """Tensors of a checkpoint; takes note of which were used."""
+    """Tensors of a checkpoint; records which were used."""
 
     def __init__(self, values: dict[str, Tensor], path: Path) -> None:
         self.values, self.path, self.used = values, path, set[str]()

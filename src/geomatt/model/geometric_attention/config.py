@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 from geomatt.errors import GeomAttError
-from geomatt.model.settings import NetworkConfig, setting
+from geomatt.model.settings import NetworkConfig, require_range, setting
+
+MOST_FUNCTIONS = 10_000
 
 
 @dataclass(frozen=True)
 class GeometricAttentionConfig(NetworkConfig):
-    """What defines a geometric-attention network besides its weights."""
+    """Hyper-parameters of a geometric-attention network."""
 
     orders: tuple[int, ...] = setting((2, 3, 4), "attention orders k, one stream each")
     layers: int = setting(3, "N_L, interactions in a stream")
@@ -27,17 +28,19 @@ class GeometricAttentionConfig(NetworkConfig):
         object.__setattr__(self, "orders", tuple(int(k) for k in self.orders))
         if not self.orders or min(self.orders) < 2:
             raise GeomAttError(f"Attention `orders` must be 2 or more, not {self.orders}.")
-        if min(self.layers, self.features, self.overlap_features) < 1:
-            raise GeomAttError("`layers`, `features` and `overlap_features` must be at least 1.")
+        require_range(self, 1, 100, "layers")
+        require_range(self, 1, 10_000, "features", "overlap_features")
         if self.width(max(self.orders)) < 1:
             raise GeomAttError(
                 f"Order {max(self.orders)} leaves no overlap functions: F_I = {self.overlap_features} "
                 "halves with every order above 2. Raise `overlap_features`."
             )
-        numbers = (self.gamma, self.d_max, self.spacing)
-        if not all(0 < x < math.inf for x in numbers) or self.spacing > self.d_max:
+        require_range(self, 1e-3, 1e6, "gamma")
+        require_range(self, 1e-3, 1e3, "d_max", "spacing")
+        if not 1 <= self.basis_size <= MOST_FUNCTIONS:
             raise GeomAttError(
-                "`gamma`, `d_max` and `spacing` must be positive, with `spacing` below `d_max`."
+                f"`d_max` {self.d_max:g} Å with `spacing` {self.spacing:g} Å needs {self.basis_size:,} basis "
+                f"functions; choose them so that there are 1 to {MOST_FUNCTIONS:,}."
             )
 
     def width(self, order: int) -> int:

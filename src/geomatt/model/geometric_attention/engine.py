@@ -16,14 +16,14 @@ from geomatt.model.geometric_attention.gpu.engine import FusedEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import SparseEngine
 from geomatt.model.interface import Engine, Evaluation, Parameters
-from geomatt.model.native.library import library, to_be_compiled
+from geomatt.model.native.library import compiler_in_words, library, to_be_compiled
 
 # Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
-DENSE_ATOMS = {"cpu": 80, "cuda": 400}
+DENSE_ATOMS = {"cpu": 110, "cuda": 400}
 
 
 @dataclass
-class Weights:
+class PreparedWeights:
     """Weights of M networks, prepared for an engine when it is first chosen."""
 
     parameters: Parameters
@@ -50,12 +50,12 @@ class GeometricAttentionEngine(Engine):
         self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
 
-    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Weights:
-        return Weights(parameters, keep)
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> PreparedWeights:
+        return PreparedWeights(parameters, keep)
 
     def evaluate(
         self,
-        prepared: Weights,
+        prepared: PreparedWeights,
         batch: Batch,
         *,
         index: Tensor | None = None,
@@ -77,13 +77,20 @@ class GeometricAttentionEngine(Engine):
     def setup(self) -> None:
         library(CODE)
 
+    def report(self) -> dict[str, str]:
+        code = library(CODE)
+        return {
+            "compiler": compiler_in_words(),
+            "compiled code": "none: plain torch is used on the CPU" if code is None else code._name,
+        }
+
     def capturable(self, batch: Batch) -> bool:
         return super().capturable(batch) and self.name != "sparse" and not self._large(batch)
 
     def _large(self, batch: Batch) -> bool:
-        return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 80)
+        return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 110)
 
-    def _choose(self, weights: Weights, batch: Batch, gradient: bool) -> Engine:
+    def _choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
         if batch.cell is not None or (near and not gradient):
             return self.sparse

@@ -5,12 +5,13 @@ Symbols of the paper, each named once:
     Φ̂_l(d)    basis          discretised atomic function, exp(−γ (d − μ_l)²)
     F²(i,j)    overlap        (Q Φ̂(0) + q) ∘ (K Φ̂(d_ij) + k), a vector of F_I functions of the distance
     F^(k)      chain          Σ_m F^(k−1)(i,m) ∘ F²(m,j), k − 1 overlap modules in a row
-    α^(k)_ij   attention      (Δd / N_S) Σ_f F^(k)(i,j)_f, no softmax
+    α^(k)_ij   attention      (Δd / N_S) Σ_f F^(k)(i,j)_f, no softmax; N_S streams
     v_i        features       v_i ← v_i + Σ_j α_ij (W v_j + b)
 
 Shapes: B structures, N atoms (padded), S streams, L basis functions, F overlap features, V atom features.
-The sums run over all atoms, the atom itself included. The engines in the folders beside this file compute the
-same numbers faster.
+The sums run over all atoms, the atom itself included. Two details are those of the authors' code: the factor
+1 / N_S (the paper prints Δd alone) and the grid μ_l = 0, Δd, 2Δd, … (the paper counts l from 1). The engines
+in the folders beside this file compute the same numbers faster.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
-from geomatt.model.interface import AttentionRecord, Engine, Network
+from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
 
 EXPONENT_LIMIT = (
     40.0  # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution
@@ -69,10 +70,19 @@ class GeometricAttention(Network):
         _linear_init(self.W, self.b, fan_in=width)
         self.to(dtype)
 
-    def atomic_energies(self, batch: Batch) -> Tensor:
-        return self.energies_with(
-            batch.numbers, self.coefficients(pair_distances(batch.positions), batch.mask)
-        )
+    def atomic_energies(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
+        """Atomic energies (B, N); zero for padding.
+
+        `switch` multiplies F²(i,j) of pairs i ≠ j in all overlap modules of a layer, so that chains of every
+        order lose a pair that is switched off.
+        """
+        factor = None if switch is None else pair_switch(switch, self.switch_layers, batch)
+        alpha = self.coefficients(pair_distances(batch.positions), batch.mask, factor)
+        return self.energies_with(batch.numbers, alpha)
+
+    @property
+    def switch_layers(self) -> int:
+        return self.config.layers
 
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """One record per stream and layer; `head` counts the streams of equal order."""
@@ -88,23 +98,36 @@ class GeometricAttention(Network):
             raise GeomAttError("There are no attention matrices of periodic structures. Set pbc to False.")
         return self.coefficients(pair_distances(batch.positions), batch.mask)
 
-    def coefficients(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
-        """α of every stream and layer from the distances (B, N, N): alpha[stream][layer] is (B, N, N)."""
+    def coefficients(
+        self, distances: Tensor, mask: Tensor, factor: Tensor | None = None
+    ) -> list[list[Tensor]]:
+        """α of every stream and layer from the distances (B, N, N): alpha[stream][layer] is (B, N, N).
+
+        `factor` (layers, B, N, N) multiplies the overlaps F²(i,j).
+        """
         phi = self.basis(distances) * pair_mask(mask)[..., None]  # (B, N, N, L)
         constant = pair_mask(mask).to(phi.dtype)  # (B, N, N), where the bias k acts
         scale = self.config.spacing / len(self.config.orders)
         return [
-            [scale * self._chain_sum(overlap, layer, phi, constant) for layer in range(self.config.layers)]
+            [
+                scale
+                * self._chain_sum(overlap, layer, phi, constant, None if factor is None else factor[layer])
+                for layer in range(self.config.layers)
+            ]
             for overlap in self.overlaps
         ]
 
-    def _chain_sum(self, overlap: nn.Module, layer: int, phi: Tensor, constant: Tensor) -> Tensor:
+    def _chain_sum(
+        self, overlap: nn.Module, layer: int, phi: Tensor, constant: Tensor, factor: Tensor | None
+    ) -> Tensor:
         """Σ_f F^(k)(i,j)_f: the paper's recursion, the last step summed over f at once."""
         assert isinstance(overlap, OverlapFunctions)
         weight, bias = overlap.folded(self.basis_at_zero())
         pair = [
             phi @ weight[layer, m].T + constant[..., None] * bias[layer, m] for m in range(weight.shape[1])
         ]  # k − 1 of (B, N, N, F)
+        if factor is not None:
+            pair = [factor[..., None] * overlaps for overlaps in pair]
         chain = pair[0]
         if len(pair) == 1:
             return chain.sum(-1)

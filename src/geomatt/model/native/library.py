@@ -1,8 +1,7 @@
-"""C++ code compiled with the machine's own compiler, once, and kept in the cache.
+"""Compiles C++ code with the machine's compiler, once, and keeps the library in the cache.
 
-Code made here may use all that this processor can do, which code shipped in a package could not. Where there
-is no compiler, all runs as well in plain torch. Code is a folder with native.cpp and its headers; those in
-include/ are for all.
+Such code can use all instructions of the processor. Without a compiler, plain torch is used. Code is a folder
+with native.cpp and its headers; the headers in include/ are shared.
 """
 
 from __future__ import annotations
@@ -13,22 +12,27 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from geomatt.cache import cache_directory
+from geomatt.locks import LockedError, file_lock
 
 INCLUDE = Path(__file__).with_name("include")
 FLAGS = ("-std=c++17", "-O3", "-fPIC", "-pthread", "-Wno-psabi")
-OWN = ("-march=native",)  # all that this processor can do
-# Left out when linking: the functions of OpenMP are to be found in torch, with the threads it has already.
+OWN = ("-march=native",)  # all instructions of this processor
+# Not linked to an OpenMP library: its functions are resolved in torch's, which already has threads.
 OPENMP = ("-fopenmp",)
 TIMEOUT = 120.0  # seconds; it takes four
+DAY = 86400.0
+KEPT = 90 * DAY  # seconds for which code that is not used stays in the cache
 
 
 def _variants() -> list[tuple[str, ...]]:
@@ -38,14 +42,16 @@ def _variants() -> list[tuple[str, ...]]:
 
 @lru_cache
 def library(code: Path) -> ctypes.CDLL | None:
-    """The code of a folder, compiled, or None if that is not possible."""
+    """The compiled code of a folder, or None if it is not available."""
+    import torch  # noqa: F401 - the functions of OpenMP are found in it
+
     found = compiler()
     if found is None:
         return None
     problem: Exception | None = None
     try:
         targets = [(flags, _target(found, flags, code)) for flags in _variants()]
-        # What was made before comes first: what failed then would fail again.
+        # Variants compiled before come first: those that failed then would fail again.
         for flags, target in sorted(targets, key=lambda pair: not pair[1].is_file()):
             try:
                 return _load(found, flags, code, target)
@@ -72,9 +78,20 @@ def to_be_compiled(code: Path) -> bool:
         return False
 
 
+def compiler_in_words() -> str:
+    """The compiler and its version, in words."""
+    found = compiler()
+    if found is None:
+        return "none found (install g++ or clang++, or set CXX)"
+    try:
+        return f"{' '.join(found)}: {_run([*found, '--version']).splitlines()[0]}"
+    except (OSError, subprocess.SubprocessError, IndexError):
+        return f"{' '.join(found)}, which does not run"
+
+
 def compiler() -> tuple[str, ...] | None:
     """A C++ compiler: that of the environment variable CXX, or the usual names."""
-    if sys.platform == "win32":  # where compilers do not align vectors, and long is short
+    if sys.platform == "win32":  # its compilers do not align vectors, and long has 32 bits
         return None
     names = [os.environ["CXX"]] if os.environ.get("CXX") else ["c++", "g++", "clang++"]
     for name in names:
@@ -85,25 +102,70 @@ def compiler() -> tuple[str, ...] | None:
 
 
 def _load(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Path) -> ctypes.CDLL:
-    if target.is_file():
+    _require_own_folder(target.parent)
+    with suppress(OSError):
+        return _open(target)
+    try:
+        # Of many processes that start at once, one compiles and the others wait for it.
+        with file_lock(target.with_suffix(".lock"), wait=2 * TIMEOUT):
+            with suppress(OSError):
+                return _open(target)
+            _compile(by, flags, code, target)  # for the first time, or because the file is damaged
+            _remove_old(target.parent)
+    except LockedError as error:
+        raise OSError(f"{error} has been compiling for minutes; try again") from None
+    return _open(target)
+
+
+def _open(target: Path) -> ctypes.CDLL:
+    """Load a compiled file; code that others could have written is not run."""
+    _require_own(target)
+    if time.time() - target.stat().st_mtime > DAY:
         with suppress(OSError):
-            return ctypes.CDLL(str(target))
-    _compile(by, flags, code, target)  # for the first time, or because the file is damaged
+            os.utime(target)  # still in use, see `_remove_old`
     return ctypes.CDLL(str(target))
 
 
+def _require_own_folder(folder: Path) -> None:
+    """Make the folder for compiled code, and raise an error if others could put files into it."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _require_own(folder)
+
+
+def _require_own(path: Path) -> None:
+    """Raise an error for a file or folder that another user owns or may write to."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode):
+        raise PermissionError(f"{path} is a link, and code in it is not run; remove it")
+    if found.st_uid != os.getuid():
+        raise PermissionError(f"{path} belongs to another user, and code in it is not run; remove it")
+    if found.st_mode & stat.S_IWOTH:
+        raise PermissionError(f"{path} can be written by any user, and code in it is not run; remove it")
+
+
+def _remove_old(folder: Path) -> None:
+    """Remove code that was not used for months, and what interrupted compilations left."""
+    for path in folder.iterdir():
+        with suppress(OSError):
+            age = time.time() - path.lstat().st_mtime
+            if path.suffix == ".so" and age > KEPT:
+                path.unlink()
+            elif path.is_dir() and not path.is_symlink() and age > DAY:
+                shutil.rmtree(path)
+
+
 def _target(by: tuple[str, ...], flags: tuple[str, ...], code: Path) -> Path:
-    """Named after all it depends on: a home folder may be shared by machines that are not alike."""
+    """Path of the library, with a hash of all it depends on: machines of several kinds may share a cache."""
     files = [*sorted(code.glob("*.[ch]pp")), *sorted(INCLUDE.glob("*.hpp"))]
     system = (platform.system(), platform.machine(), *platform.libc_ver(), _processor())
-    told = (*flags, _run([*by, "--version"]), *system)
-    parts = [*(path.read_bytes() for path in files), *(word.encode() for word in told)]
+    version = (*flags, _run([*by, "--version"]), *system)
+    parts = [*(path.read_bytes() for path in files), *(word.encode() for word in version)]
     key = hashlib.sha256(b"\n".join(parts)).hexdigest()[:20]
     return cache_directory() / "native" / f"{key}.so"
 
 
 def _processor() -> str:
-    """What the processor can do, as far as the system tells."""
+    """Instruction sets of the processor, where the system lists them."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -117,8 +179,7 @@ def object_command(by: tuple[str, ...], flags: tuple[str, ...], code: Path, made
 
 
 def _compile(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Path) -> None:
-    """Compile next to the target and move it there when it is whole: others may be at it, too."""
-    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """Compile into a temporary file and rename it: other processes may compile at the same time."""
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         unlinked, made = Path(folder) / "native.o", Path(folder) / target.name
         _run(object_command(by, flags, code, unlinked))

@@ -19,7 +19,6 @@ are zero, so they add nothing to any sum. `dense`, `cpu` and `gpu` compute the s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
@@ -29,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import AttentionRecord, Engine, Network
+from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 
 
@@ -84,14 +83,14 @@ class PairStates(Network):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Orthogonal weights of unit gain, zero biases; every number of the initial states has variance one.
+        """Orthogonal weights of unit gain, zero biases, normal tables of elements.
 
-        So the tables of elements are normal, and K has the gain that makes up for Σ_l φ_l² ≈ 2.5 being spread
-        over C channels. With unit gain for K the products start tiny and training loses thousands of steps.
+        So the initial states of pairs are small, about (2.5 / C)^(1/2), and the first rounds nearly linear.
+        Larger ones learn faster and generalise worse.
         """
         for table in (self.g, self.h, self.e):
             nn.init.normal_(table)
-        nn.init.orthogonal_(self.K, gain=math.sqrt(max(self.K.shape) / 2.5))
+        nn.init.orthogonal_(self.K)
         for t in range(self.config.rounds):
             for half in self.W_AB[t].chunk(2):
                 nn.init.orthogonal_(half)
@@ -115,6 +114,10 @@ class PairStates(Network):
         own, between = self_pairs(batch), ~self_pairs(batch)
         features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
         return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
+
+    @property
+    def switch_layers(self) -> int:
+        return self.config.rounds + 1
 
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Of every round |Σ_c A_ij,c B_ji,c|, the path i → j → i, averaged with j → i → j."""
@@ -183,10 +186,8 @@ class PairStates(Network):
         mask = batch.mask
         real = (mask[:, :, None] & mask[:, None])[..., None].to(self.g.dtype)
         if switch is not None:
-            shape = (self.config.rounds + 1, *batch.numbers.shape, batch.numbers.shape[-1])
-            real = torch.where(self_pairs(batch), real, switch.to(real).expand(shape)[..., None] * real)
-            return real
-        return real.expand(self.config.rounds + 1, *real.shape)
+            return pair_switch(switch, self.switch_layers, batch)[..., None].to(real) * real
+        return real.expand(self.switch_layers, *real.shape)
 
 
 def self_pairs(batch: Batch) -> Tensor:

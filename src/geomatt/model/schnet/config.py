@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-from geomatt.errors import GeomAttError
-from geomatt.model.settings import NetworkConfig, setting
+from geomatt.model.settings import NetworkConfig, require_range, setting
 
 
 @dataclass(frozen=True)
 class SchNetConfig(NetworkConfig):
-    """What defines a SchNet besides its weights."""
+    """Hyper-parameters of a SchNet."""
 
     features: int = setting(128, "width of an atom's feature vector")
     filters: int = setting(128, "width of the continuous-filter convolutions")
@@ -21,7 +19,6 @@ class SchNetConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.features, self.filters, self.interactions, self.gaussians) < 1:
-            raise GeomAttError("`features`, `filters`, `interactions` and `gaussians` must be at least 1.")
-        if not 0 < self.cutoff < math.inf:
-            raise GeomAttError(f"`cutoff` must be a positive distance, not {self.cutoff}.")
+        require_range(self, 1, 100, "interactions")
+        require_range(self, 1, 10_000, "features", "filters", "gaussians")
+        require_range(self, 1e-3, 1e3, "cutoff")

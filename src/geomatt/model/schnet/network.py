@@ -13,7 +13,7 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import Network
+from geomatt.model.interface import Network, pair_switch
 from geomatt.model.schnet.config import SchNetConfig
 
 
@@ -46,7 +46,7 @@ class SchNet(Network):
         )
         self.to(dtype)
 
-    def atomic_energies(self, batch: Batch) -> Tensor:
+    def atomic_energies(self, batch: Batch, switch: Tensor | None = None) -> Tensor:
         if batch.cell is not None:
             raise GeomAttError("SchNet is wrapped for molecules: set pbc to False.")
         model, (structures, atoms) = self.model, batch.numbers.shape
@@ -59,10 +59,32 @@ class SchNet(Network):
         pair = real.index_select(0, edges[0]) & real.index_select(0, edges[1])
         distance = torch.where(pair & (distance < self.config.cutoff), distance, self.config.cutoff)
         basis = model.distance_expansion(distance)
-        for interaction in model.interactions:
-            h = h + interaction(h, edges, distance, basis)
+        factors = None
+        if switch is not None:  # row i of a switch is what atom i receives
+            where = edges[1] * atoms + edges[0] % atoms
+            factors = pair_switch(switch, self.switch_layers, batch).flatten(1)[:, where]  # (layers, edges)
+        for layer, interaction in enumerate(model.interactions):
+            if factors is None:
+                h = h + interaction(h, edges, distance, basis)
+            else:
+                h = h + _switched(interaction, h, edges, distance, basis, factors[layer])
         energy = model.lin2(model.act(model.lin1(h))).view(structures, atoms)
         return energy * batch.mask
+
+    @property
+    def switch_layers(self) -> int:
+        return self.config.interactions
+
+
+def _switched(
+    block: Any, h: Tensor, edges: Tensor, distance: Tensor, basis: Tensor, factor: Tensor
+) -> Tensor:
+    """An interaction block of PyTorch Geometric whose messages are multiplied by `factor` (edges,)."""
+    conv = block.conv
+    envelope = 0.5 * (torch.cos(distance * torch.pi / conv.cutoff) + 1.0)
+    messages = conv.lin1(h).index_select(0, edges[0]) * conv.nn(basis) * (envelope * factor)[:, None]
+    received = torch.zeros_like(messages[: len(h)]).index_add(0, edges[1], messages)
+    return block.lin(block.act(conv.lin2(received)))
 
 
 def _edges(structures: int, atoms: int, device: torch.device) -> Tensor:

@@ -1,12 +1,13 @@
 """The sweeps of the dense engine in C++ (native_code/), for one float32 network on a CPU.
 
-What depends on the weights alone is computed in torch, by `DenseEngine`, and so is the last step from the
-results of the C++ code to gradients with respect to the weights. Everything between is in native.cpp.
+Quantities that depend on the weights alone, and the last step from the results of the C++ code to gradients
+with respect to the weights, are computed in torch by `DenseEngine`. The rest is in native.cpp.
 """
 
 from __future__ import annotations
 
 import ctypes
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,6 +87,8 @@ class CompiledEngine(Engine):
         self.config = config
         self.dense = DenseEngine(config)
         self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # reused by later evaluations
+        # Weights whose tables are work arrays, too; overwritten once these weights are no longer referenced.
+        self._last: weakref.ref[CompiledWeights] | None = None
 
     def serves(self, parameters: Parameters, batch: Batch, keep: bool = False) -> bool:
         """True if the library is available, supports such networks and batches, and is faster for them.
@@ -108,17 +111,24 @@ class CompiledEngine(Engine):
         """Numbers that a thread needs for a layer of any stream."""
         return atoms**2 * max((2 * modules + 3) * width for _, modules, width in self.dense.channels.streams)
 
+    @torch.no_grad()
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
         p = parameters
         prepared = self.dense.prepare(p)
-        nodes = Nodes(self.config, self.dense.channels, p["mu"], prepared.folded, keep)
+        free = not keep and (self._last is None or self._last() is None)
+        nodes = Nodes(
+            self.config, self.dense.channels, p["mu"], prepared.folded, keep, self.array if free else None
+        )
         (vectors,) = prepared.plan.ends  # (S, R, V)
         into = torch.bmm(vectors, self.hidden_weights(p).mT).flatten(0, 1)
         output = torch.cat(
             [p["output.weight"].flatten(), p["output.bias"].flatten(), p["softplus_shift"].flatten()]
         )
         bias = p["hidden.bias"][0].contiguous()
-        return CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+        weights = CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+        if free:
+            self._last = weakref.ref(weights)
+        return weights
 
     def hidden_weights(self, p: Parameters) -> Tensor:
         """Weights of the hidden layer by stream, (S, H, V)."""
@@ -268,7 +278,12 @@ class _Work:
             weight.insert(0, by_w)
             bias.insert(0, by_b)
         real = (self.arrays["numbers"] > 0).sum(1)
-        by_tables = [self.arrays[f"by_table.{s}"].sum(0) for s in range(count)]
+        by_tables = []
+        for s in range(count):
+            total, *others = self.arrays[f"by_table.{s}"]
+            for other in others:  # in place, as for all large arrays
+                total += other
+            by_tables.append(total)
         return {
             "hidden.weight": by_hidden.transpose(0, 1).flatten(1)[None],
             "hidden.bias": pairs["hidden_hat"].sum(0)[None],
@@ -279,7 +294,7 @@ class _Work:
         }
 
     def _sweep(self, name: str, after: str) -> None:
-        """Run the C++ code on what the sweep before has left."""
+        """Run the C++ code on the results of the previous sweep."""
         if self.reached != after:
             raise RuntimeError(f"{name} come after {after or 'nothing else'}, not after {self.reached!r}")
         getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.p))
@@ -301,6 +316,6 @@ class _Work:
 
 
 def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
-    """The C++ code would read beyond the end."""
+    """Raise an error for arrays of the wrong size: the C++ code would read beyond their end."""
     if array.shape != shape:
         raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

@@ -1,10 +1,10 @@
 """Tables of the overlap functions over a grid of distances, for quintic Hermite interpolation.
 
 The overlap functions depend on the distance alone, so the product of a hundred Gaussians with every channel
-is made for the nodes of a grid only, for values and two derivatives: once for a network whose weights stay,
-anew in every training step. A pair then is a weighted sum of six rows, three of either node next to it, with
-an error of order h⁶. The gradient takes the same way back: pairs are summed into nodes, and one small product
-leads from the nodes to the weights. Forces are the exact derivatives of the interpolated energy, and loss
+is computed at the nodes of a grid only, for values and two derivatives: once for fixed weights, in every step
+of a training. A pair is then a weighted sum of six rows, three for each of its two nodes, with an error of
+order h⁶. For the gradient, pairs are summed into nodes, and one small product leads from
+the nodes to the weights. Forces are the exact derivatives of the interpolated energy, and loss
 gradients those of the interpolated loss.
 
 G nodes; groups g are the modules and layers of a stream, each with F channels.
@@ -13,7 +13,7 @@ G nodes; groups g are the modules and layers of a stream, each with F channels.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 import torch
@@ -34,9 +34,18 @@ class Nodes:
     """The overlap functions of one network at the nodes."""
 
     def __init__(
-        self, config: GeometricAttentionConfig, channels: Channels, mu: Tensor, a: Tensor, keep: bool = False
+        self,
+        config: GeometricAttentionConfig,
+        channels: Channels,
+        mu: Tensor,
+        a: Tensor,
+        keep: bool = False,
+        array: Callable[[str, tuple[int, ...]], Tensor] | None = None,
     ) -> None:
-        """`mu` (1, L), `a` (1, C, L'); `keep` for many uses: a finer grid, computed in float64."""
+        """`mu` (1, L), `a` (1, C, L'); `keep` for many uses: a finer grid, computed in float64.
+
+        `array` gives memory for the tables by name and shape.
+        """
         self.channels = channels
         self.step = (KEPT_STEP if keep else TRAINING_STEP) / math.sqrt(config.gamma)
         basis = basis_at_nodes(config.gamma, self.step, tuple(mu[0].tolist()), channels.columns)
@@ -48,7 +57,8 @@ class Nodes:
         self.tables = []
         for (start, _, width), groups in zip(channels.streams, self.groups, strict=True):
             part = a[0, start : start + groups * width].view(groups, width, -1).to(self.basis.dtype)
-            table = torch.bmm(self.basis.expand(groups, -1, -1), part.mT)
+            out = None if array is None else array(f"table.{start}", (groups, self.rows, width))
+            table = torch.bmm(self.basis.expand(groups, -1, -1), part.mT, out=out)
             self.tables.append(table.flatten(0, 1).to(a.dtype))
 
     def by_functions(self, by_tables: Iterable[Tensor]) -> Tensor:

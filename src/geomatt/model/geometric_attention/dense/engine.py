@@ -1,6 +1,6 @@
 """Energies, forces and loss gradients written out by hand, for many small structures at once.
 
-The numbers are those of `GeometricAttention`; the work is less, for these reasons:
+Results are those of `GeometricAttention`, with less work:
 
 * Q Φ̂(0) + q is constant, so every overlap function is one row of a matrix product with Φ̂(d) (`_fold`,
   `pair_functions`).
@@ -47,7 +47,7 @@ class Factors:
 
 @dataclass
 class Prepared:
-    """What depends on the weights of M networks alone."""
+    """Quantities that depend on the weights of M networks alone."""
 
     parameters: Parameters
     factors: list[Factors]  # [stream]

@@ -3,7 +3,7 @@
 Until the readout the features are linear in the elements' embeddings. So they are carried as v = c T, with
 few coefficients c (N, R) per atom over R vectors T (R, V) that all atoms share. A layer appends α c to the
 coefficients and W T + b to the vectors: α works on R columns instead of V, and W on R rows instead of one
-row an atom. The first column of c is one for every atom; its vector carries the biases. R doubles with every
+row per atom. The first column of c is one for every atom; its vector carries the biases. R doubles with every
 layer, and once it would pass `WIDEST` the features are formed and the next layers start afresh from them.
 
 Shapes: Z = S · M networks of one stream each (streams outermost), Z · B structures.
@@ -32,7 +32,7 @@ class Plan:
 
 @dataclass
 class Layer:
-    """What enters a layer, and what acts in it."""
+    """Inputs and weights of a layer."""
 
     alpha: Tensor  # (Z·B, N, N)
     weight: Tensor  # (Z, V, V), W with the factor Δd / N_S
@@ -42,7 +42,7 @@ class Layer:
 
 @dataclass
 class Segment:
-    """Layers between two times that features are formed."""
+    """Consecutive layers that share coefficients; features are formed after the last."""
 
     layers: list[Layer] = field(default_factory=list)
     c: Tensor = field(default_factory=lambda: torch.empty(0))  # after the last layer
@@ -51,10 +51,10 @@ class Segment:
 
 @dataclass
 class Gradients:
-    """The loss's gradient by what the streams are made of."""
+    """Gradient of the loss with respect to weights, embeddings and α of the streams."""
 
-    weight: list[Tensor]  # [layer] (Z, V, V), by W with its factor
-    bias: list[Tensor]  # [layer] (Z, V), by b with its factor
+    weight: list[Tensor]  # [layer] (Z, V, V), with respect to W with its factor
+    bias: list[Tensor]  # [layer] (Z, V), with respect to b with its factor
     embedding: Tensor  # (Z, elements, V)
     alpha_hat: list[Tensor]  # [layer] (Z·B, N, N)
 
@@ -64,7 +64,7 @@ def plan(
     weight: list[Tensor],  # [layer] (Z, V, V), with the factor Δd / N_S
     bias: list[Tensor],  # [layer] (Z, V), with that factor
 ) -> Plan:
-    """The vectors T before every layer and at the end of every segment: all that the weights alone decide."""
+    """The vectors T before every layer and at the end of every segment, from the weights alone."""
     found = Plan([[]], weight, [])
     vectors = functional.pad(embedding, (0, 0, 1, 0))
     for w, b in zip(weight, bias, strict=True):
@@ -114,7 +114,7 @@ def adjoints(segments: list[Segment], g: Tensor) -> tuple[list[Tensor], list[lis
             kept, moved = c_bar.chunk(2, -1)
             alpha_bar.append(torch.bmm(moved, layer.c.mT))
             moved_bar[-1].append(moved)
-            if layer is not segments[0].layers[0]:  # what enters the first layer is constant
+            if layer is not segments[0].layers[0]:  # the input of the first layer is constant
                 c_bar = torch.baddbmm(kept, layer.alpha.mT, moved)
         if segment is not segments[0]:
             ends.append(c_bar[..., 1:].reshape_as(g))
@@ -171,7 +171,9 @@ def gradients(
             found.weight.append(weight)
             found.bias.append(bias)
         g_hat = c_hat[..., 1:].reshape_as(g) if number else g_hat
-        found.embedding = t_hat[:, 1:]  # of the first segment in the end: the others start from unit vectors
+        found.embedding = t_hat[
+            :, 1:
+        ]  # finally those of the first segment: the others start from unit vectors
     for parts in (found.weight, found.bias, found.alpha_hat):
         parts.reverse()
     return found

@@ -1,6 +1,14 @@
 """Triton kernels for everything between the overlaps X and α, and their derivatives.
 
-The formulas are those of `dense.chain` and `dense.program`; the names match. Layouts:
+The formulas are those of `dense.chain` and `dense.engine`; the names match. With the J = k − 1 symmetric
+matrices X_1 … X_J of a channel, and adjoints up to transposition, since only X̄ + X̄ᵀ is used:
+
+    α   = X_1 X_2 … X_J
+    X̄_j = (ᾱ X_J … X_{j+1})ᵀ X_1 … X_{j−1}
+
+Products are taken from left to right, so that the left factor is always the last result, and X is loaded
+again for every product: caches hold it, registers could not. Every order is an unrolled copy of the same
+loops (`ORDERS` is known at compile time). Layouts:
 
     X, X'          (M, C, B, N, NP)      C rows: every (stream, layer, module, f); k = 2 has a row per layer
     [X̂, X̄]        (M, A_ROWS, 2 · HALF)   both directions of a pair added up, i ≤ j only, B · N(N + 1)/2 each
@@ -104,165 +112,168 @@ def distance_rate(positions, by_forces, N: tl.constexpr, NT: tl.constexpr):
 
 
 @triton.jit
-def alpha_kernel(
-    x, table, parts,
-    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """Partial sums of α = Σ_f X_1 … X_J over the channels of a chunk."""
-    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
-    layer, mb = r % LAYERS, r // LAYERS
-    order, row, width = (
-        tl.load(table + chunk * 5),
-        tl.load(table + chunk * 5 + 1),
-        tl.load(table + chunk * 5 + 2),
-    )
-    first, last = tl.load(table + chunk * 5 + 3), tl.load(table + chunk * 5 + 4)
-    row += layer * (order - 1) * width
-    channel = B * N * NP  # between rows
-    x += ((mb // B).to(tl.int64) * C + row) * channel + (mb % B) * (N * NP)
-    module = width * channel
-    total = tl.zeros((NT, NT), tl.float32)
-    if order == 2:
-        total = load_tile(x, N, NP, NT)
-    elif order == 3:
-        for f in range(first, last):
-            high1, low1 = split(load_tile(x + f * channel, N, NP, NT), PRECISION)
-            high2, low2 = split(load_tile(x + module + f * channel, N, NP, NT), PRECISION)
-            total = product(high1, low1, high2, low2, total, PRECISION)
-    else:
-        for f in range(first, last):
-            high1, low1 = split(load_tile(x + f * channel, N, NP, NT), PRECISION)
-            high2, low2 = split(load_tile(x + module + f * channel, N, NP, NT), PRECISION)
-            high3, low3 = split(load_tile(x + 2 * module + f * channel, N, NP, NT), PRECISION)
-            prefix = product(high1, low1, high2, low2, tl.zeros((NT, NT), tl.float32), PRECISION)
-            high, low = split(prefix, PRECISION)
-            total = product(high, low, high3, low3, total, PRECISION)
-    store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+def multiply(a, b, total, PRECISION: tl.constexpr):
+    """total + a b of two operands as `split` gives them."""
+    return product(a[0], a[1], b[0], b[1], total, PRECISION)
 
 
 @triton.jit
-def bars_kernel(
-    x, slope, alpha_bar, table, stream_of, high, low, parts, R,
-    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, A_ROWS: tl.constexpr, HALF: tl.constexpr,
-    KEEP: tl.constexpr, KEPT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """X̄ of a chunk's channels, stored for KEPT products if KEEP, and partial sums of ∂E/∂d = Σ X̄ ∘ X'."""
+def operand(pointer, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr):
+    """A pair matrix as an operand of `multiply`."""
+    return split(load_tile(pointer, N, NP, NT), PRECISION)
+
+
+@triton.jit
+def dot_operand(slope, rate, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr):
+    """Ẋ = ḋ X' as an operand of `multiply`."""
+    return split(rate * load_tile(slope, N, NP, NT), PRECISION)
+
+
+@triton.jit
+def transposed(a):
+    """The transpose of an operand."""
+    return tl.trans(a[0]), tl.trans(a[1])
+
+
+@triton.jit
+def task(table, C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, LAYERS: tl.constexpr):
+    """What a program works on.
+
+    r = (member, structure, layer), the chunk and its order, the first row of X and its place, F, and the
+    range of channels.
+    """
     r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
-    layer, mb = r % LAYERS, r // LAYERS
-    order, row, width = (
-        tl.load(table + chunk * 5),
-        tl.load(table + chunk * 5 + 1),
-        tl.load(table + chunk * 5 + 2),
-    )
-    first, last = tl.load(table + chunk * 5 + 3), tl.load(table + chunk * 5 + 4)
-    row += layer * (order - 1) * width
-    channel = B * N * NP
-    base = ((mb // B).to(tl.int64) * C + row) * channel + (mb % B) * (N * NP)
-    module = width * channel
-    to = ((mb // B).to(tl.int64) * A_ROWS + row) * (2 * HALF) + HALF + (mb % B) * (N * (N + 1) // 2)
-    to_module = width * (2 * HALF)
-    zero = tl.zeros((NT, NT), tl.float32)
-    total = tl.zeros((NT, NT), tl.float32)
-    a = load_tile(alpha_bar + (tl.load(stream_of + chunk).to(tl.int64) * R + r) * (N * NP), N, NP, NT)
-    a_high, a_low = split(a, PRECISION)
-    at_high, at_low = tl.trans(a_high), tl.trans(a_low)
-    if order == 2:
-        total = a * load_tile(slope + base, N, NP, NT)
-        if KEEP:
-            store_half(high, low, to, a, N, NT, KEPT)
-    elif order == 3:
-        for f in range(first, last):
-            at1 = base + f * channel
-            at2 = at1 + module
-            x_high, x_low = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            bar1 = product(a_high, a_low, x_high, x_low, zero, PRECISION)
-            x_high, x_low = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            bar2 = product(at_high, at_low, x_high, x_low, zero, PRECISION)
-            total += bar1 * load_tile(slope + at1, N, NP, NT) + bar2 * load_tile(slope + at2, N, NP, NT)
-            if KEEP:
-                to1 = to + f * (2 * HALF)
-                store_half(high, low, to1, bar1, N, NT, KEPT)
-                store_half(high, low, to1 + to_module, bar2, N, NT, KEPT)
-    else:
-        for f in range(first, last):
-            at1 = base + f * channel
-            at2 = at1 + module
-            at3 = at2 + module
-            high1, low1 = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            high2, low2 = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            high3, low3 = split(load_tile(x + at3, N, NP, NT), PRECISION)
-            x_high, x_low = split(product(high1, low1, high2, low2, zero, PRECISION), PRECISION)
-            bar3 = product(at_high, at_low, x_high, x_low, zero, PRECISION)
-            x_high, x_low = split(product(a_high, a_low, high3, low3, zero, PRECISION), PRECISION)  # suffix
-            bar2 = product(high1, low1, x_high, x_low, zero, PRECISION)  # transposed, since X_1 is symmetric
-            bar1 = product(x_high, x_low, high2, low2, zero, PRECISION)
-            total += bar1 * load_tile(slope + at1, N, NP, NT) + bar2 * load_tile(slope + at2, N, NP, NT)
-            total += bar3 * load_tile(slope + at3, N, NP, NT)
-            if KEEP:
-                to1 = to + f * (2 * HALF)
-                store_half(high, low, to1, bar1, N, NT, KEPT)
-                store_half(high, low, to1 + to_module, bar2, N, NT, KEPT)
-                store_half(high, low, to1 + 2 * to_module, bar3, N, NT, KEPT)
-    store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+    mb = r // LAYERS
+    at = table + chunk * 5
+    order, row, width = tl.load(at), tl.load(at + 1), tl.load(at + 2)
+    row += (r % LAYERS) * (order - 1) * width
+    place = ((mb // B).to(tl.int64) * C + row) * (B * N * NP) + (mb % B) * (N * NP)
+    return r, chunk, order, row, place, width, tl.load(at + 3), tl.load(at + 4)
+
+
+@triton.jit
+def alpha_kernel(
+    x, table, parts,
+    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
+    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, ORDERS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Partial sums of α = Σ_f X_1 … X_J over the channels of a chunk."""
+    r, chunk, order, _, place, width, first, last = task(table, C, B, N, NP, LAYERS)
+    for k in tl.static_range(len(ORDERS)):
+        if order == ORDERS[k]:
+            total = tl.zeros((NT, NT), tl.float32)
+            for f in range(first, last):
+                at = x + place + f * (B * N * NP)
+                total = add_product(at, width * (B * N * NP), total, ORDERS[k], N, NP, NT, PRECISION)
+            store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+
+
+@triton.jit
+def add_product(
+    x, module, total, ORDER: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """total + X_1 … X_J of one channel; `module`: distance from X_1 to X_2."""
+    if ORDER == 2:
+        return total + load_tile(x, N, NP, NT)
+    prefix = operand(x, N, NP, NT, PRECISION)
+    for m in tl.static_range(1, ORDER - 2):
+        b = operand(x + m * module, N, NP, NT, PRECISION)
+        prefix = split(multiply(prefix, b, tl.zeros((NT, NT), tl.float32), PRECISION), PRECISION)
+    return multiply(prefix, operand(x + (ORDER - 2) * module, N, NP, NT, PRECISION), total, PRECISION)
 
 
 @triton.jit
 def alpha_dot_kernel(
     x, slope, positions, index, by_forces, count, table, parts,
     C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, PRECISION: tl.constexpr,
+    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, ORDERS: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Partial sums of dα/dt over the channels of a chunk, with Ẋ = ḋ X'."""
-    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
-    layer, mb = r % LAYERS, r // LAYERS
-    m = (mb // B).to(tl.int64)
-    order, row, width = (
-        tl.load(table + chunk * 5),
-        tl.load(table + chunk * 5 + 1),
-        tl.load(table + chunk * 5 + 2),
-    )
-    first, last = tl.load(table + chunk * 5 + 3), tl.load(table + chunk * 5 + 4)
-    row += layer * (order - 1) * width
-    channel = B * N * NP
-    base = (m * C + row) * channel + (mb % B) * (N * NP)
-    module = width * channel
-    structure = m * count + tl.load(index + mb)
+    """Partial sums of dα/dt over the channels of a chunk."""
+    r, chunk, order, _, place, width, first, last = task(table, C, B, N, NP, LAYERS)
+    mb = r // LAYERS
+    structure = (mb // B).to(tl.int64) * count + tl.load(index + mb)
     rate = distance_rate(positions + structure * (N * 3), by_forces + mb * (N * 3), N, NT)
-    total = tl.zeros((NT, NT), tl.float32)
-    if order == 2:
-        total = rate * load_tile(slope + base, N, NP, NT)
-    elif order == 3:
-        for f in range(first, last):
-            at1 = base + f * channel
-            at2 = at1 + module
-            high, low = split(rate * load_tile(slope + at1, N, NP, NT), PRECISION)
-            high2, low2 = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            total = product(high, low, high2, low2, total, PRECISION)
-            high, low = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            high2, low2 = split(rate * load_tile(slope + at2, N, NP, NT), PRECISION)
-            total = product(high, low, high2, low2, total, PRECISION)
-    else:
-        for f in range(first, last):
-            at1 = base + f * channel
-            at2 = at1 + module
-            at3 = at2 + module
-            zero = tl.zeros((NT, NT), tl.float32)
-            high1, low1 = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            high2, low2 = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            high, low = split(rate * load_tile(slope + at1, N, NP, NT), PRECISION)
-            prefix_dot = product(high, low, high2, low2, zero, PRECISION)
-            high, low = split(rate * load_tile(slope + at2, N, NP, NT), PRECISION)
-            prefix_dot = product(high1, low1, high, low, prefix_dot, PRECISION)
-            prefix = product(high1, low1, high2, low2, zero, PRECISION)
-            high, low = split(prefix_dot, PRECISION)
-            high2, low2 = split(load_tile(x + at3, N, NP, NT), PRECISION)
-            total = product(high, low, high2, low2, total, PRECISION)
-            high, low = split(prefix, PRECISION)
-            high2, low2 = split(rate * load_tile(slope + at3, N, NP, NT), PRECISION)
-            total = product(high, low, high2, low2, total, PRECISION)
-    store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+    for k in tl.static_range(len(ORDERS)):
+        if order == ORDERS[k]:
+            total = tl.zeros((NT, NT), tl.float32)
+            for f in range(first, last):
+                at, module = place + f * (B * N * NP), width * (B * N * NP)
+                total = add_product_dot(
+                    x + at, slope + at, module, rate, total, ORDERS[k], N, NP, NT, PRECISION
+                )
+            store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+
+
+@triton.jit
+def add_product_dot(
+    x, slope, module, rate, total, ORDER: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """total + d/dt (X_1 … X_J) of one channel."""
+    if ORDER == 2:
+        return total + rate * load_tile(slope, N, NP, NT)
+    zero = tl.zeros((NT, NT), tl.float32)
+    prefix = operand(x, N, NP, NT, PRECISION)
+    dot = dot_operand(slope, rate, N, NP, NT, PRECISION)
+    for m in tl.static_range(1, ORDER - 2):
+        b = operand(x + m * module, N, NP, NT, PRECISION)
+        tile = multiply(dot, b, zero, PRECISION)
+        b_dot = dot_operand(slope + m * module, rate, N, NP, NT, PRECISION)
+        dot = split(multiply(prefix, b_dot, tile, PRECISION), PRECISION)
+        prefix = split(multiply(prefix, b, zero, PRECISION), PRECISION)
+    total = multiply(dot, operand(x + (ORDER - 2) * module, N, NP, NT, PRECISION), total, PRECISION)
+    b_dot = dot_operand(slope + (ORDER - 2) * module, rate, N, NP, NT, PRECISION)
+    return multiply(prefix, b_dot, total, PRECISION)
+
+
+@triton.jit
+def bars_kernel(
+    x, slope, alpha_bar, table, stream_of, high, low, parts, R,
+    C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
+    LAYERS: tl.constexpr, CHUNKS: tl.constexpr, ORDERS: tl.constexpr, A_ROWS: tl.constexpr,
+    HALF: tl.constexpr, KEEP: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """X̄ of a chunk's channels, stored for `by_folded_kernel` if KEEP; partial sums of ∂E/∂d = Σ X̄ ∘ X'."""
+    r, chunk, order, row, place, width, first, last = task(table, C, B, N, NP, LAYERS)
+    mb = r // LAYERS
+    to = ((mb // B).to(tl.int64) * A_ROWS + row) * (2 * HALF) + HALF + (mb % B) * (N * (N + 1) // 2)
+    bar = load_tile(alpha_bar + (tl.load(stream_of + chunk).to(tl.int64) * R + r) * (N * NP), N, NP, NT)
+    a = split(bar, PRECISION)
+    a_t = transposed(a)
+    for k in tl.static_range(len(ORDERS)):
+        if order == ORDERS[k]:
+            total = tl.zeros((NT, NT), tl.float32)
+            for f in range(first, last):
+                at = place + f * (B * N * NP)
+                total = add_bars(
+                    x + at, slope + at, width * (B * N * NP), bar, a, a_t, total, high, low,
+                    to + f * (2 * HALF), width * (2 * HALF), ORDERS[k], KEEP, N, NP, NT, PRECISION,
+                )  # fmt: skip
+            store_tile(parts + (r.to(tl.int64) * CHUNKS + chunk) * (N * NP), total, N, NP, NT)
+
+
+@triton.jit
+def add_bars(
+    x, slope, module, bar, a, a_t, total, high, low, to, to_module, ORDER: tl.constexpr, KEEP: tl.constexpr,
+    N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """total + Σ_j X̄_j ∘ X'_j of one channel."""
+    zero = tl.zeros((NT, NT), tl.float32)
+    for j in tl.static_range(ORDER - 2, -1, -1):
+        # Here bar, a and a_t are ᾱ X_J … X_{j+1}, the same as operand, and transposed.
+        x_bar, left = bar, a_t
+        for m in tl.static_range(j):
+            x_bar = multiply(left, operand(x + m * module, N, NP, NT, PRECISION), zero, PRECISION)
+            left = split(x_bar, PRECISION)
+        total += x_bar * load_tile(slope + j * module, N, NP, NT)
+        if KEEP:
+            store_half(high, low, to + j * to_module, x_bar, N, NT, PRECISION)
+        if j > 0:
+            bar = multiply(a, operand(x + j * module, N, NP, NT, PRECISION), zero, PRECISION)
+            a = split(bar, PRECISION)
+            a_t = transposed(a)
+    return total
 
 
 @triton.jit
@@ -270,88 +281,58 @@ def hats_kernel(
     x, slope, alpha_bar, alpha_hat, positions, index, by_forces, count, table, stream_of,
     high, low, R,
     C: tl.constexpr, B: tl.constexpr, N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr,
-    LAYERS: tl.constexpr, A_ROWS: tl.constexpr, HALF: tl.constexpr, PRECISION: tl.constexpr,
+    LAYERS: tl.constexpr, ORDERS: tl.constexpr, A_ROWS: tl.constexpr, HALF: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """X̂ = w X̄ − dX̄/dt of a chunk's channels: the product rule applied to `bars_kernel`."""
-    r, chunk = tl.program_id(0), tl.num_programs(1) - 1 - tl.program_id(1)  # high orders first
-    layer, mb = r % LAYERS, r // LAYERS
-    m = (mb // B).to(tl.int64)
-    order, row, width = (
-        tl.load(table + chunk * 5),
-        tl.load(table + chunk * 5 + 1),
-        tl.load(table + chunk * 5 + 2),
-    )
-    first, last = tl.load(table + chunk * 5 + 3), tl.load(table + chunk * 5 + 4)
-    row += layer * (order - 1) * width
-    channel = B * N * NP
-    base = (m * C + row) * channel + (mb % B) * (N * NP)
-    module = width * channel
-    to = (m * A_ROWS + row) * (2 * HALF) + (mb % B) * (N * (N + 1) // 2)
-    to_module = width * (2 * HALF)
-    structure = m * count + tl.load(index + mb)
+    r, chunk, order, row, place, width, first, last = task(table, C, B, N, NP, LAYERS)
+    mb = r // LAYERS
+    member = (mb // B).to(tl.int64)
+    to = (member * A_ROWS + row) * (2 * HALF) + (mb % B) * (N * (N + 1) // 2)
+    structure = member * count + tl.load(index + mb)
     rate = distance_rate(positions + structure * (N * 3), by_forces + mb * (N * 3), N, NT)
     at_alpha = (tl.load(stream_of + chunk).to(tl.int64) * R + r) * (N * NP)
-    h = load_tile(alpha_hat + at_alpha, N, NP, NT)
-    h_high, h_low = split(h, PRECISION)
-    a_high, a_low = split(-load_tile(alpha_bar + at_alpha, N, NP, NT), PRECISION)  # −ᾱ: all terms add up
+    hat = load_tile(alpha_hat + at_alpha, N, NP, NT)
+    h = split(hat, PRECISION)
+    h_t = transposed(h)
+    a = split(-load_tile(alpha_bar + at_alpha, N, NP, NT), PRECISION)  # −ᾱ: all terms add up
+    a_t = transposed(a)
+    for k in tl.static_range(len(ORDERS)):
+        if order == ORDERS[k]:
+            for f in range(first, last):
+                at = place + f * (B * N * NP)
+                store_hats(
+                    x + at, slope + at, width * (B * N * NP), rate, hat, h, h_t, a, a_t, high, low,
+                    to + f * (2 * HALF), width * (2 * HALF), ORDERS[k], N, NP, NT, PRECISION,
+                )  # fmt: skip
+
+
+@triton.jit
+def store_hats(
+    x, slope, module, rate, hat, h, h_t, a, a_t, high, low, to, to_module, ORDER: tl.constexpr,
+    N: tl.constexpr, NP: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """X̂_j of one channel."""
     zero = tl.zeros((NT, NT), tl.float32)
-    if order == 2:
-        store_half(high, low, to, h, N, NT, PRECISION)
-    elif order == 3:
-        ht_high, ht_low, at_high, at_low = (
-            tl.trans(h_high),
-            tl.trans(h_low),
-            tl.trans(a_high),
-            tl.trans(a_low),
-        )
-        for f in range(first, last):
-            at1 = base + f * channel
-            to1 = to + f * (2 * HALF)
-            at2 = at1 + module
-            x_high, x_low = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            hat1 = product(h_high, h_low, x_high, x_low, zero, PRECISION)
-            x_high, x_low = split(rate * load_tile(slope + at2, N, NP, NT), PRECISION)
-            hat1 = product(a_high, a_low, x_high, x_low, hat1, PRECISION)
-            store_half(high, low, to1, hat1, N, NT, PRECISION)
-            x_high, x_low = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            hat2 = product(ht_high, ht_low, x_high, x_low, zero, PRECISION)
-            x_high, x_low = split(rate * load_tile(slope + at1, N, NP, NT), PRECISION)
-            hat2 = product(at_high, at_low, x_high, x_low, hat2, PRECISION)
-            store_half(high, low, to1 + to_module, hat2, N, NT, PRECISION)
-    else:
-        ht_high, ht_low, at_high, at_low = (
-            tl.trans(h_high),
-            tl.trans(h_low),
-            tl.trans(a_high),
-            tl.trans(a_low),
-        )
-        for f in range(first, last):
-            at1 = base + f * channel
-            to1 = to + f * (2 * HALF)
-            at2 = at1 + module
-            at3 = at2 + module
-            high1, low1 = split(load_tile(x + at1, N, NP, NT), PRECISION)
-            high2, low2 = split(load_tile(x + at2, N, NP, NT), PRECISION)
-            dot_high1, dot_low1 = split(rate * load_tile(slope + at1, N, NP, NT), PRECISION)
-            dot_high2, dot_low2 = split(rate * load_tile(slope + at2, N, NP, NT), PRECISION)
-            prefix = product(high1, low1, high2, low2, zero, PRECISION)
-            prefix_dot = product(dot_high1, dot_low1, high2, low2, zero, PRECISION)
-            prefix_dot = product(high1, low1, dot_high2, dot_low2, prefix_dot, PRECISION)
-            x_high, x_low = split(prefix, PRECISION)
-            hat3 = product(ht_high, ht_low, x_high, x_low, zero, PRECISION)
-            x_high, x_low = split(prefix_dot, PRECISION)
-            hat3 = product(at_high, at_low, x_high, x_low, hat3, PRECISION)
-            store_half(high, low, to1 + 2 * to_module, hat3, N, NT, PRECISION)
-            x_high, x_low = split(load_tile(x + at3, N, NP, NT), PRECISION)
-            suffix = product(a_high, a_low, x_high, x_low, zero, PRECISION)  # with −ᾱ, so negative
-            suffix_hat = product(h_high, h_low, x_high, x_low, zero, PRECISION)
-            x_high, x_low = split(rate * load_tile(slope + at3, N, NP, NT), PRECISION)
-            suffix_hat = product(a_high, a_low, x_high, x_low, suffix_hat, PRECISION)
-            hat_high, hat_low = split(suffix_hat, PRECISION)
-            x_high, x_low = split(suffix, PRECISION)
-            hat2 = product(high1, low1, hat_high, hat_low, zero, PRECISION)
-            hat2 = product(dot_high1, dot_low1, x_high, x_low, hat2, PRECISION)
-            store_half(high, low, to1 + to_module, hat2, N, NT, PRECISION)
-            hat1 = product(hat_high, hat_low, high2, low2, zero, PRECISION)
-            hat1 = product(x_high, x_low, dot_high2, dot_low2, hat1, PRECISION)
-            store_half(high, low, to1, hat1, N, NT, PRECISION)
+    for j in tl.static_range(ORDER - 2, -1, -1):
+        # Here a is −ᾱ X_J … X_{j+1}, hat and h are w and d/dt of it combined, a_t and h_t their transposes.
+        x_hat, left, left_hat = hat, a_t, h_t
+        for m in tl.static_range(j):
+            b = operand(x + m * module, N, NP, NT, PRECISION)
+            x_hat = multiply(left_hat, b, zero, PRECISION)
+            b_dot = dot_operand(slope + m * module, rate, N, NP, NT, PRECISION)
+            x_hat = multiply(left, b_dot, x_hat, PRECISION)
+            if m < j - 1:
+                left_hat = split(x_hat, PRECISION)
+                left = split(multiply(left, b, zero, PRECISION), PRECISION)
+        store_half(high, low, to + j * to_module, x_hat, N, NT, PRECISION)
+        if j > 0:
+            b = operand(x + j * module, N, NP, NT, PRECISION)
+            hat = multiply(h, b, zero, PRECISION)
+            b_dot = dot_operand(slope + j * module, rate, N, NP, NT, PRECISION)
+            hat = multiply(a, b_dot, hat, PRECISION)
+            if j > 1:
+                h = split(hat, PRECISION)
+                h_t = transposed(h)
+                a = split(multiply(a, b, zero, PRECISION), PRECISION)
+                a_t = transposed(a)

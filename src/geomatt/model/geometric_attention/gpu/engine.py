@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,10 +12,10 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.gpu.layout import Call, Layout, flat
 from geomatt.model.interface import Engine, Evaluation, Parameters
 
 if TYPE_CHECKING:
-    from geomatt.model.geometric_attention.gpu.layout import Call
     from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
 KEPT = 4  # programs whose buffers are kept: batches of training and of validation, and the last of an epoch
@@ -28,12 +29,25 @@ class FusedEvaluation(Evaluation):
     call: Call | None = None
 
 
+@dataclass
+class FusedWeights:
+    """Weights of M networks side by side in one matrix, as they are in training already."""
+
+    parameters: Parameters
+    # Programs of their own for weights that are kept: what depends on the weights alone stays in them.
+    programs: dict[tuple[int, int, int], FusedProgram] | None
+
+
 class FusedEngine(Engine):
     """Triton kernels for float32 networks on a GPU."""
 
     def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
         self._programs: dict[tuple[int, int, int], FusedProgram] = {}
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(self.config)
 
     def serves(self, parameters: Parameters, batch: Batch) -> bool:
         """True if there are kernels for this network, precision and device."""
@@ -45,9 +59,14 @@ class FusedEngine(Engine):
         return FusedProgram.supports(self.config, batch.numbers.shape[-1])
 
     @torch.no_grad()
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> FusedWeights:
+        together = self.layout.views(flat(parameters, self.layout))
+        return FusedWeights({**parameters, **together}, {} if keep else None)
+
+    @torch.no_grad()
     def evaluate(
         self,
-        prepared: Parameters,
+        prepared: FusedWeights,
         batch: Batch,
         *,
         index: Tensor | None = None,
@@ -56,9 +75,9 @@ class FusedEngine(Engine):
     ) -> FusedEvaluation:
         members, atoms = len(batch.numbers), batch.numbers.shape[-1]
         count = len(batch) if index is None else index.shape[1]
-        program = self._program((members, count, atoms), batch.positions.device)
-        call = program.call(prepared, batch.numbers, batch.positions, index)
-        program.values(call, forces=forces, keep=gradient)
+        program, known = self._program(prepared, (members, count, atoms), batch.positions.device)
+        call = program.call(prepared.parameters, batch.numbers, batch.positions, index)
+        program.values(call, forces=forces, keep=gradient, known=known)
         return FusedEvaluation(
             program.energy, program.atomic, program.forces if forces else None, program=program, call=call
         )
@@ -71,10 +90,16 @@ class FusedEngine(Engine):
         slopes = torch.zeros_like(program.forces) if by_forces is None else by_forces
         return program.gradient(call, by_energy, slopes)
 
-    def _program(self, shape: tuple[int, int, int], device: torch.device) -> FusedProgram:
+    def _program(
+        self, weights: FusedWeights, shape: tuple[int, int, int], device: torch.device
+    ) -> tuple[FusedProgram, bool]:
+        """The program for a shape of batch; True if it has seen these weights, which are kept, before."""
         from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
-        if shape not in self._programs:
-            self._programs = dict(list(self._programs.items())[1 - KEPT :])
-            self._programs[shape] = FusedProgram(self.config, *shape, device)
-        return self._programs[shape]
+        programs = self._programs if weights.programs is None else weights.programs
+        if shape in programs:
+            return programs[shape], weights.programs is not None
+        while len(programs) >= KEPT:
+            del programs[next(iter(programs))]
+        programs[shape] = FusedProgram(self.config, *shape, device)
+        return programs[shape], False

@@ -37,8 +37,12 @@ class Layout:
             self.rows += config.layers if order == 2 else count
             self.constants += count
 
-    def size(self, name: str) -> int:
-        return self.shapes[name].numel()
+    def views(self, theta: Tensor) -> dict[str, Tensor]:
+        """The weights in θ (M, n) by name."""
+        return {
+            name: theta[:, at : at + self.shapes[name].numel()].unflatten(1, self.shapes[name])
+            for name, at in self.at.items()
+        }
 
     def chunks(self, count: int) -> tuple[list[list[int]], list[int], list[list[int]]]:
         """Channels divided over programs: the table, the stream of each chunk, each stream's range."""
@@ -151,9 +155,12 @@ class aside:
             self.context.__exit__(*error)
 
 
-def defaults(members: int, atoms: int) -> dict[str, int]:
-    """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided."""
-    few = members < 8  # a GPU is not full with these
+def defaults(structures: int, atoms: int) -> dict[str, int]:
+    """Meta-parameters: warps of each kernel, tile sizes, and into how many parts work is divided.
+
+    `structures` of all members together.
+    """
+    few = structures < 80  # a GPU is not full with these
     small = atoms <= 32
     chain_warps = 1 if small else 4
     return {

@@ -56,7 +56,7 @@ class FusedProgram:
         self.layout = Layout(config)
         self.rows = members * batch * config.layers
         self.coefficients = coefficients(config)  # R
-        self.tune = {**defaults(members, atoms), **(tune or {})}
+        self.tune = {**defaults(members * batch, atoms), **(tune or {})}
         self.stride = -(-atoms // 4) * 4  # NP
         self.tile = max(16, power(atoms))  # NT
         self.columns = power(config.basis_size + 1)  # LB
@@ -67,9 +67,8 @@ class FusedProgram:
 
     @staticmethod
     def supports(config: GeometricAttentionConfig, atoms: int) -> bool:
-        """Whether the kernels exist for this model: orders up to 4, few atoms, elements, layers."""
-        small = config.features <= 256 and coefficients(config) <= 128
-        return max(config.orders) <= 4 and atoms <= 64 and small
+        """True for networks and structures whose matrices fit the kernels: few atoms, elements, layers."""
+        return atoms <= 64 and config.features <= 256 and coefficients(config) <= 128
 
     def _allocate(self) -> None:
         c, layout = self.config, self.layout
@@ -135,14 +134,19 @@ class FusedProgram:
         """The tensors of a batch; with `index` (M, B) they are whole data sets (M, n, ...) to gather from."""
         return Call(self.layout, self.index, parameters, numbers, positions, index)
 
-    def values(self, call: Call, *, forces: bool = True, keep: bool = False) -> None:
-        """Fill energy (M, B), atomic (M, B, N) and forces (M, B, N, 3); `keep` what a gradient needs."""
+    def values(self, call: Call, *, forces: bool = True, keep: bool = False, known: bool = False) -> None:
+        """Fill energy (M, B), atomic (M, B, N) and forces (M, B, N, 3).
+
+        `keep` what a gradient needs; `known` if the weights are those of the last call.
+        """
         if keep and self.pair_high is None:
             self._allocate_pairs()
-        with aside(self._side):
-            self.run_vectors(call)
-            done = self._event()
-        self.run_prepare(call)
+        done = None
+        if not known:
+            with aside(self._side):
+                self.run_vectors(call)
+                done = self._event()
+            self.run_prepare(call)
         self.run_overlaps(call)
         self.run_alpha()
         self._wait(done)
@@ -212,7 +216,7 @@ class FusedProgram:
             self.x, self.slope, self.alpha_bar, self.chunk_table, self.stream_of,
             self.pair_high if keep else self.x, self.pair_low if keep else self.x, self.parts, self.rows,
             **self._chain, CHUNKS=self.chunks, A_ROWS=self.a_rows, HALF=self.half, KEEP=keep,
-            KEPT=self.precision, PRECISION=self.precision, num_warps=self.tune["chain_warps"],
+            PRECISION=self.precision, num_warps=self.tune["chain_warps"],
             num_stages=self.tune["chain_stages"],
         )  # fmt: skip
 
@@ -337,8 +341,10 @@ class FusedProgram:
         return {"L": self.config.basis_size, "LB": self.columns}
 
     @property
-    def _chain(self) -> dict[str, int]:
-        return {"C": self.layout.rows, **self._pairs, "NT": self.tile, "LAYERS": self.config.layers}
+    def _chain(self) -> dict[str, Any]:
+        orders = tuple(sorted(set(self.config.orders)))
+        shape = {"C": self.layout.rows, **self._pairs, "NT": self.tile, "LAYERS": self.config.layers}
+        return {**shape, "ORDERS": orders}
 
     @property
     def _chain_grid(self) -> tuple[int, int]:

@@ -37,7 +37,7 @@ from geomatt.model.neighbours import NeighbourList, neighbour_list
 # card enough to fill it.
 BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**29}
 
-RESOLUTION = 1e-3  # wanted of features, which are of order one in the small molecules models are trained on
+RESOLUTION = 1e-3  # required resolution of features, which are of order one in small molecules
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def sparse_atomic_energies(
 ) -> Tensor:
     """Atomic energies (N,) of one structure without padding.
 
-    Differentiable once, by positions and parameters. A neighbour list may hold pairs beyond
+    Differentiable once, with respect to positions and parameters. A neighbour list may hold pairs beyond
     `interaction_radius`; a layout made by `pair_layout` saves laying the pairs out again.
     """
     strain = positions.new_zeros(3, 3)
@@ -134,7 +134,7 @@ def sparse_energy_and_forces(
     stress: bool = False,
     neighbours: NeighbourList | PairLayout | None = None,
 ) -> SparseResult:
-    """Atomic energies, forces and, when asked for, virial and stress of one structure without padding."""
+    """Atomic energies, forces and, optionally, virial and stress of one structure without padding."""
     volume = 0.0 if cell is None else abs(float(torch.linalg.det(cell.double())))
     if stress and not volume > 0.0:
         raise GeomAttError("Stress needs a cell with a volume: give three lattice vectors.")
@@ -168,7 +168,7 @@ def pair_layout(
     cell: Tensor | None = None,
     pbc: Sequence[bool] | None = None,
 ) -> PairLayout:
-    """The pairs of a structure as the kernels want them; valid while its neighbours stay the same."""
+    """The pairs of a structure in the layout of the kernels; valid while its neighbours stay the same."""
     config = network.config
     radius = interaction_radius(config, network.mu.dtype)
     if pbc is not None and any(pbc) and config.bias:
@@ -313,7 +313,7 @@ class _Streams:
 
 
 def _warn_of_magnitude(features: list[Tensor]) -> None:
-    """With a bias features grow with a power of the number of atoms; float32 cannot follow for long."""
+    """Warn if features are too large for their precision; with a bias they grow with the number of atoms."""
     dtype = features[0].dtype
     largest = max(float(v.detach().abs().max()) for v in features)
     if not largest * torch.finfo(dtype).eps < RESOLUTION:
@@ -321,7 +321,7 @@ def _warn_of_magnitude(features: list[Tensor]) -> None:
             f"Features reach {largest:.1e}, where {str(dtype).removeprefix('torch.')} resolves no better "
             f"than {largest * torch.finfo(dtype).eps:.1e}: energies and forces lose their digits. "
             "The bias of the overlap functions makes features grow with the number of atoms. Use float64, or "
-            "a model trained with bias=False.",
+            "a model trained with `bias` False.",
             stacklevel=4,
         )
 

@@ -1,8 +1,8 @@
-// The chains of `chain.py` and the interpolation of `grid.py`, for one stream, one structure and one layer.
+// The chains of `dense/chain.py` and the interpolation of `tables.py`, for one stream, structure and layer.
 //
 // Names, symmetries and signs are those of `chain.py`: X_1 … X_J are modules (N, N, F), symmetric in the atoms;
-// prefix, suffix, bar, dot and hat as there. Channels are last, and vectors run over them. Of what belongs to a
-// pair only i ≤ k is ever looked at.
+// prefix, suffix, bar, dot and hat as there. Channels are the last axis, over which the code is vectorised.
+// Of arrays over pairs of atoms only the part i ≤ k is read.
 
 #pragma once
 
@@ -12,13 +12,13 @@
 
 struct Stream {
     int32_t atoms, structures, layers, modules, width, rows;
-    int64_t space;        // numbers a thread needs for a unit of any stream
-    const float* table;   // (J, layers, rows, F), three rows a node
+    int64_t space;        // floats in the work space of a thread, enough for a unit of any stream
+    const float* table;   // (J, layers, rows, F), three rows per node
     const int32_t* cell;  // (B, N, N), the node below a distance
     const float* value;   // (B, N, N, 6), weights of six rows; zero for padding
     const float* slope;   // (B, N, N, 6)
-    // What one sweep leaves for the next. Modules and their dots are not here: to interpolate them anew takes
-    // less time than to fetch them from memory. R = layers · B.
+    // Results that later sweeps use. Modules and their dots are not stored: interpolating them again takes less
+    // time than reading them from memory. R = layers · B.
     float* prefix;        // prefix_2 … prefix_{J−1}: (J − 2, R, N, N, F)
     float* suffix;        // suffix_2 … suffix_{J−1}, as prefix
     float* prefix_dots;   // as prefix
@@ -28,7 +28,7 @@ struct Stream {
     float* alpha_dot;
     float* alpha_hat;
     float* pull;          // the stream's share of ∂E/∂d
-    float* by_table;      // the gradient by the table, in SHARES to be added: (SHARES, J, layers, rows, F)
+    float* by_table;      // ∂loss/∂table in SHARES partial sums: (SHARES, J, layers, rows, F)
 
     long matrix() const { return long(atoms) * atoms * width; }
     long half() const { return long(atoms) * (atoms + 1) / 2 * width; }
@@ -91,7 +91,7 @@ template <int L> static void pull(const Stream& s, int unit) {
         for (int k = i; k < n; ++k, place += width) {
             const long pair = s.pairs(unit) + i * n + k;
             typename Lanes<L>::V sum = {};
-            for (int j = 0; j < s.modules && i < k; ++j) {  // an atom is at no distance from itself
+            for (int j = 0; j < s.modules && i < k; ++j) {  // the distance of an atom to itself is constant
                 const float* bars = s.folded(s.bars, unit, j) + place;
                 const float* nodes = s.nodes(unit, j) + 3L * s.cell[pair] * width;
                 for (int f = 0; f < width; f += L)
@@ -101,8 +101,8 @@ template <int L> static void pull(const Stream& s, int unit) {
         }
 }
 
-// The share of a unit in the gradient by the table of a module: Σ over pairs of hat · value weights
-// − bar · d(weights)/dt, added to the six rows of nodes around each pair.
+// Contribution of a unit to the gradient with respect to the table of a module: Σ over pairs of
+// hat · value weights − bar · d(weights)/dt, added to the six rows of nodes around each pair.
 template <int L> static void collect(const Stream& s, int unit, int j, const float* hats, const float* d_dot, float* sums) {
     using T = Lanes<L>;
     const int n = s.atoms, width = s.width;
@@ -179,7 +179,7 @@ template <int L> struct Unit {
         contract<L>(alpha_dot, n, w, w, {prefix_dot(last - 1), x(last)}, {prefix(last - 1), dot(last)});
     }
 
-    // The hats, of which only their share in the gradient is kept: added to `sums`, which are like the table.
+    // The hats are not stored: their contribution to the gradient is added to `sums`, of the table's shape.
     void hats(const float* d_dot, float* sums) const {
         auto keep = [&](int j, const float* hat) { collect<L>(s, unit, j, hat, d_dot, sums); };
         if (last == 0) return keep(0, alpha_hat);

@@ -1,15 +1,15 @@
 // Energies, forces and gradients of one float32 network on a CPU: the dense engine, with tables of the overlaps.
 //
-// Torch makes every product for all structures before it begins the next, and what they exchange passes
-// through memory, with a call for each. Here the work on a structure, or on one layer of a stream of it, is
-// done at one go, on arrays that stay in a core's own cache.
+// In torch every operation runs over all structures, with a call for each, and intermediate results pass
+// through memory. Here all operations on one structure, or on one layer of one of its streams, run together,
+// on arrays that stay in the cache of a core.
 //
-// As in `streams.py` features are carried as coefficients c over vectors T that all atoms share. The vectors and
-// the readout's weights are one matrix here ("into", made by the caller), so that features are never formed:
+// As in `dense/streams.py` features are carried as coefficients c over vectors T that all atoms share. The vectors
+// and the readout's weights are one matrix here ("into", made by the caller), so that features are never formed:
 // hidden = c · into. c is doubled by every layer, c ← [c, α c], so the coefficients before a layer are the first
 // columns of those after it, and so are their derivatives.
 //
-// Every number is computed by one thread in one order: results do not depend on how many threads there are.
+// Every number is computed by one thread in a fixed order, so results do not depend on the number of threads.
 
 #include <cmath>
 
@@ -26,7 +26,7 @@ struct Program {
     const float* from;       // (H, S · R), its transpose
     const float* bias;       // (H)
     const float* output;     // (H), then the output's bias and the shift of the softplus
-    // Where pairs lie, and their directions from k to i.
+    // Grid interval, interpolation weights and direction (from k to i) of every pair.
     int32_t* cell;           // (B, N, N)
     float *value, *slope;    // (B, N, N, 6)
     float* direction;        // (B, N, N, 3)
@@ -44,7 +44,7 @@ struct Program {
     int units() const { return layers * structures; }
 };
 
-// What native.py has, too.
+// As in engine.py.
 static_assert(sizeof(Program) == 248 && sizeof(Stream) == 144, "the layouts must agree");
 
 // For one structure: everything that is not a chain.
@@ -58,7 +58,7 @@ struct Structure {
     float *act = p.act + row * h, *sigmoid = p.sigmoid + row * h;
     float *hidden_bar = p.hidden_bar + row * h, *hidden_hat = p.hidden_hat + row * h;
 
-    // Nodes, weights and directions of all pairs. The polynomials of `hermite.py` cancel too much for float32.
+    // Nodes, weights and directions of all pairs. In float64: float32 would lose digits to cancellation.
     void places() const {
         const float* r = p.positions + 3 * row;
         for (int i = 0; i < n; ++i)
@@ -75,7 +75,7 @@ struct Structure {
                 const bool real = numbers[i] > 0 && numbers[k] > 0;
                 const double far = p.last_node, at = distance / p.step, u = at < far ? at : far;
                 const int node = real ? int(u) : 0;
-                // A position that is not a number must not pass for one that is far away.
+                // NaN positions must give NaN results, not those of distant atoms.
                 const double there = !real ? 0 : at == at ? 1 : at;
                 weights(u - node, there, p.value + 6 * pair, p.slope + 6 * pair);
                 p.cell[pair] = node;
@@ -100,7 +100,7 @@ struct Structure {
         }
     }
 
-    // α of a stream and layer, or a relative of it.
+    // α of a stream and layer, or an array of the same shape (adjoint, derivative, hat).
     float* of(float* Stream::*which, int s, int layer) const {
         const Stream& stream = p.stream[s];
         return stream.square(stream.*which, layer * p.structures + b);
@@ -160,7 +160,7 @@ struct Structure {
         });
     }
 
-    // −∂E/∂r from what all streams and layers say of the distances.
+    // −∂E/∂r from ∂E/∂d summed over all streams and layers.
     void forces() const {
         float* f = p.forces + 3 * row;
         std::fill_n(f, 3 * n, 0.0f);
@@ -195,7 +195,7 @@ struct Structure {
             apply(c_dot + at + w, false, w, {of(&Stream::alpha_dot, s, layer), c + at},
                   {of(&Stream::alpha, s, layer), c_dot + at});
         });
-        transform(hidden_hat, c_dot, p.into, across, h);  // for now the derivative of the hidden layer
+        transform(hidden_hat, c_dot, p.into, across, h);  // overwritten below
         const float by_energy = p.by_energy[b];
         for (int i = 0; i < n; ++i)
             for (int f = 0; f < h; ++f) {
@@ -227,8 +227,8 @@ template <class F> static void each_unit(const Program* p, F work) {
     });
 }
 
-// The gradient by the tables. A task is a layer of a stream for a share of the structures, which has sums of
-// its own: as many shares as there are, whatever the threads, so that these do not change the result.
+// Gradient with respect to the tables. A task is one layer of a stream for a share of the structures, with its
+// own partial sums. The number of shares is fixed, so results do not depend on the number of threads.
 constexpr int SHARES = 2;
 
 static void by_tables(const Program* p) {
@@ -250,7 +250,7 @@ void geomatt_energies(const Program* p) {
     each_structure(p, [](const Structure& one) { one.energies(); });
 }
 
-// After the energies.
+// Called after the energies.
 void geomatt_forces(const Program* p) {
     each_structure(p, [](const Structure& one) { one.adjoints(); });
     each_unit(p, [](const auto& unit, auto l) {
@@ -260,7 +260,7 @@ void geomatt_forces(const Program* p) {
     each_structure(p, [](const Structure& one) { one.forces(); });
 }
 
-// After the forces.
+// Called after the forces.
 void geomatt_gradient(const Program* p) {
     each_structure(p, [](const Structure& one) { one.rates(); });
     each_unit(p, [p](const auto& unit, auto) { unit.attention_dot(p->d_dot); });

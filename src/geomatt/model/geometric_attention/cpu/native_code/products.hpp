@@ -4,10 +4,10 @@
 
 #include "vectors.hpp"
 
-// A product is A B, or A B + sign · A′ B′. Blocks of R rows and S columns have their sums in registers.
+// A product is A B, or A B + sign · A′ B′. Sums of blocks of R rows and S columns are kept in registers.
 struct Product { const float *a, *b; };
 
-constexpr int TALL = WIDE == 16 ? 7 : 3;  // R, as many as there are registers for
+constexpr int TALL = WIDE == 16 ? 7 : 3;  // R, limited by the number of registers
 
 template <class Block> static void in_blocks(int n, Block block) {
     int i = 0;
@@ -16,7 +16,7 @@ template <class Block> static void in_blocks(int n, Block block) {
     for (; i < n; ++i) block(i, std::integral_constant<int, 1>());
 }
 
-// C (n, w) from A (n, inner), which has strides, so that it may be transposed, and B (inner, w).
+// C (n, w) from A (n, inner) with arbitrary strides (it may be transposed) and B (inner, w).
 struct Rows { int n, inner; long w, a_row, a_column, b_row, c_row; };
 
 template <int L, int R, int S>
@@ -52,7 +52,7 @@ static void rows(const Rows& s, float* c, Product p, Product q = {}, float sign 
         in_blocks(s.n, [&](int i, auto r) { rows_block<L, r, 1>(s, c, p, q, sign, add, i, at); });
 }
 
-// Sums of the products of vectors: those of A lie `row` and `step` apart, those of B `column` and `next`.
+// Sums of products of vectors; strides are `row` and `step` in A, `column` and `next` in B.
 struct Vectors { int count; long row, step, column, next; };
 
 template <int L, int R, int S> struct Sums {
@@ -79,7 +79,7 @@ template <int L, int R, int S> struct Sums {
     }
 };
 
-// Blocks of sums for all i and j; `done` says where they go.
+// Blocks of sums for all i and j; `done` stores them.
 template <int L, class Done>
 static void all_sums(int n, const Vectors& v, Product p, Product q, float sign, Done done) {
     auto from = [&](Product p, int i, int j) -> Product {
@@ -97,7 +97,7 @@ static void all_sums(int n, const Vectors& v, Product p, Product q, float sign, 
     });
 }
 
-// C (n, n) from A (n, w) and Bᵀ, both with rows that lie `row` apart.
+// C (n, n) from A (n, w) and Bᵀ, both with row stride `row`.
 template <int L>
 static void contract(float* c, int n, long w, long row, Product p, Product q = {}, float sign = 1) {
     const Vectors v = {int(w / L), row, L, row, L};
