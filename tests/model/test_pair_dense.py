@@ -64,6 +64,12 @@ def test_engine_agrees_with_automatic_differentiation(count: int, changes: dict)
             assert close(g, r), name  # each by itself, since their sizes differ
 
 
+def test_engines_evaluate_the_network_with_all_pairs_switched_on() -> None:
+    network, state, batch = members(1)
+    found = DenseEngine(network).evaluate(DenseEngine(network).prepare(state), batch).atomic
+    assert close(found, network.atomic_energies(batch.member(0), torch.ones(())).detach()[None])
+
+
 def test_gradient_against_finite_differences() -> None:
     network, state, batch = members(1)
     dense = DenseEngine(network)

@@ -62,10 +62,11 @@ class PairStatesEngine(Engine):
         return evaluation.maker.gradient(evaluation, by_energy, by_forces)
 
     def setup_pending(self) -> bool:
-        return to_be_compiled(CODE)
+        return self.compiled.supported and to_be_compiled(CODE)
 
     def setup(self) -> None:
-        library(CODE)
+        if self.compiled.supported:
+            library(CODE)
 
     def _choose(self, parameters: Parameters, batch: Batch) -> Engine:
         if self.compiled.serves(parameters, batch):

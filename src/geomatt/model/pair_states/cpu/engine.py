@@ -67,6 +67,7 @@ class CompiledEngine(Engine):
 
     def __init__(self, network: Network) -> None:
         self.config = network.config
+        self.supported = network.config.channels % LANES == 0
         self.names = [name for name, _ in network.named_parameters()]
         self._space: Tensor | None = None
         self._work: _Work | None = None  # the last evaluation, if it is in the work space
@@ -76,8 +77,8 @@ class CompiledEngine(Engine):
         """True if the library is available and supports such networks and batches."""
         tensors = (parameters["mu"], batch.positions)
         plain = all(t.dtype == torch.float32 and t.device.type == "cpu" for t in tensors)
-        fits = len(parameters["mu"]) == 1 and self.config.channels % LANES == 0 and batch.cell is None
-        return plain and fits and library(CODE) is not None
+        single = len(parameters["mu"]) == 1 and batch.cell is None
+        return plain and single and self.supported and library(CODE) is not None
 
     @torch.no_grad()
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:

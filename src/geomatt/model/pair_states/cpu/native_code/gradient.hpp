@@ -38,7 +38,7 @@ class Gradient {
                     for (int k = 0; k < panels; ++k)
                         evenly(rows, TALL, [&](int r, int high) {
                             const float* a = x.adjoint + start * x.adjoint_row + r;
-                            block(high, length, a, 1, x.adjoint_row, packed + long(k) * length * PANEL, found);
+                            block<true>(high, length, a, x.adjoint_row, packed + long(k) * length * PANEL, found);
                             float* to = total + k * tall + r * PANEL;
                             for (int f = 0; f < high * PANEL; f += WIDE)
                                 Wide::store(to + f, Wide::load(to + f) + Wide::load(found + f));

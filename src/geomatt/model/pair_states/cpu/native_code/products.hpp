@@ -51,6 +51,41 @@ template <class F> static void evenly(int n, int most, F work) {
     }
 }
 
+// R × S sums. As nested members and not as an array: compilers would keep that in memory.
+template <int S> struct Line {
+    V sum = {};
+    Line<S - 1> others;
+    template <class X> void add(X x, const V* y) {
+        sum += x * y[S - 1];
+        others.add(x, y);
+    }
+    void store(float* out) const {
+        Wide::store(out + (S - 1) * WIDE, sum);
+        others.store(out);
+    }
+};
+template <> struct Line<0> {
+    template <class X> void add(X, const V*) {}
+    void store(float*) const {}
+};
+template <int R, int S> struct Sums {
+    Line<S> line;
+    Sums<R - 1, S> above;
+    // += x(r) · y(s)
+    template <class X> void add(X x, const V* y) {
+        above.add(x, y);
+        line.add(x(R - 1), y);
+    }
+    void store(float* out) const {
+        above.store(out);
+        line.store(out + (R - 1) * S * WIDE);
+    }
+};
+template <int S> struct Sums<0, S> {
+    template <class X> void add(X, const V*) {}
+    void store(float*) const {}
+};
+
 // ---- products with weights --------------------------------------------------------------------------------
 // The second factor is packed in panels of PANEL columns, each of which is (inner, PANEL).
 
@@ -69,31 +104,28 @@ static void pack(float* panels, const float* from, int inner, int columns, long 
         }
 }
 
-// R rows of the first factor, whose numbers lie `row` and `step` apart, times a panel: (R, PANEL).
-template <int R> static void block(int inner, const float* a, long row, long step, const float* panel, float* out) {
-    V sums[R][2];
-    for (auto& line : sums) line[0] = line[1] = V{};
+// R rows of the first factor times a panel, (R, PANEL). The factor's numbers lie `apart`: those of a row if it
+// is TURNED, else its rows; the others are next to each other.
+template <bool TURNED, int R>
+static void block(int inner, const float* a, long apart, const float* panel, float* out) {
+    Sums<R, 2> sums;
     for (int t = 0; t < inner; ++t) {
-        const V left = Wide::load(panel + t * PANEL), right = Wide::load(panel + t * PANEL + WIDE);
-        for (int r = 0; r < R; ++r) {
-            const float x = a[r * row + t * step];
-            sums[r][0] += x * left;
-            sums[r][1] += x * right;
-        }
+        const V right[] = {Wide::load(panel + t * PANEL), Wide::load(panel + t * PANEL + WIDE)};
+        sums.add([&](int r) { return TURNED ? a[r + t * apart] : a[r * apart + t]; }, right);
     }
-    for (int r = 0; r < R; ++r)
-        for (int s = 0; s < 2; ++s) Wide::store(out + r * PANEL + s * WIDE, sums[r][s]);
+    sums.store(out);
 }
 
-static void block(int rows, int inner, const float* a, long row, long step, const float* panel, float* out) {
+template <bool TURNED>
+static void block(int rows, int inner, const float* a, long apart, const float* panel, float* out) {
     switch (rows) {
-        case 1: return block<1>(inner, a, row, step, panel, out);
-        case 2: return block<2>(inner, a, row, step, panel, out);
-        case 3: return block<3>(inner, a, row, step, panel, out);
-        case 4: return block<4>(inner, a, row, step, panel, out);
-        case 5: return block<5>(inner, a, row, step, panel, out);
-        case 6: return block<6>(inner, a, row, step, panel, out);
-        default: return block<7>(inner, a, row, step, panel, out);
+        case 1: return block<TURNED, 1>(inner, a, apart, panel, out);
+        case 2: return block<TURNED, 2>(inner, a, apart, panel, out);
+        case 3: return block<TURNED, 3>(inner, a, apart, panel, out);
+        case 4: return block<TURNED, 4>(inner, a, apart, panel, out);
+        case 5: return block<TURNED, 5>(inner, a, apart, panel, out);
+        case 6: return block<TURNED, 6>(inner, a, apart, panel, out);
+        default: return block<TURNED, 7>(inner, a, apart, panel, out);
     }
 }
 
@@ -103,7 +135,7 @@ static void transform(int n, int inner, int columns, const float* x, long row, c
     float out[TALL * PANEL];
     for (int at = 0; at < columns; at += PANEL)
         evenly(n, TALL, [&](int i, int rows) {
-            block(rows, inner, x + i * row, row, 1, panels + long(at) * inner, out);
+            block<false>(rows, inner, x + i * row, row, panels + long(at) * inner, out);
             for (int r = 0; r < rows; ++r)
                 for (int c = 0; c < PANEL; c += WIDE) done(i + r, at + c, Wide::load(out + r * PANEL + c));
         });
@@ -118,24 +150,19 @@ struct Factors { const float *a, *b; };
 constexpr int HIGH = 3, BROAD = WIDE == 16 ? 7 : 4;
 
 // Σ_t a_rt b_ts + a′_rt b′_ts for R × S results.
-template <int R, int S> static void atoms_block(int count, const Strides& s, Factors one, Factors two, V* out) {
-    V sums[R][S];
-    for (auto& line : sums) for (V& sum : line) sum = V{};
-    for (const Factors& f : {one, two}) {
+template <int R, int S> static void atoms_block(int count, const Strides& s, Factors one, Factors two, float* out) {
+    Sums<R, S> sums;
+    for (const Factors& f : {one, two})
         for (int t = 0; f.a && t < count; ++t) {
             V right[S];
             for (int j = 0; j < S; ++j) right[j] = Wide::load(f.b + j * s.column + t * s.next);
-            for (int r = 0; r < R; ++r) {
-                const V left = Wide::load(f.a + r * s.row + t * s.step);
-                for (int j = 0; j < S; ++j) sums[r][j] += left * right[j];
-            }
+            sums.add([&](int r) { return Wide::load(f.a + r * s.row + t * s.step); }, right);
         }
-    }
-    for (int r = 0; r < R; ++r)
-        for (int j = 0; j < S; ++j) out[r * S + j] = sums[r][j];
+    sums.store(out);
 }
 
-template <int R> static void atoms_block(int across, int count, const Strides& s, Factors one, Factors two, V* out) {
+template <int R>
+static void atoms_block(int across, int count, const Strides& s, Factors one, Factors two, float* out) {
     switch (across) {
         case 1: return atoms_block<R, 1>(count, s, one, two, out);
         case 2: return atoms_block<R, 2>(count, s, one, two, out);
@@ -150,7 +177,7 @@ template <int R> static void atoms_block(int across, int count, const Strides& s
 // For rows × columns results; `done(i, j, v)` takes them.
 template <class Done>
 static void over_atoms(int rows, int columns, int count, const Strides& s, Factors one, Factors two, Done done) {
-    V out[HIGH * BROAD];
+    float out[HIGH * BROAD * WIDE];
     auto moved = [&](Factors f, int i, int j) {
         return f.a ? Factors{f.a + i * s.row, f.b + j * s.column} : f;
     };
@@ -161,7 +188,7 @@ static void over_atoms(int rows, int columns, int count, const Strides& s, Facto
             else if (high == 2) atoms_block<2>(across, count, s, first, second, out);
             else atoms_block<3>(across, count, s, first, second, out);
             for (int r = 0; r < high; ++r)
-                for (int x = 0; x < across; ++x) done(i + r, j + x, out[r * across + x]);
+                for (int x = 0; x < across; ++x) done(i + r, j + x, Wide::load(out + (r * across + x) * WIDE));
         });
     });
 }

@@ -1,102 +1,16 @@
 // The sweeps of `dense/program.py` over one structure: values and tangents up, adjoints and hats down.
 //
-// Padding is left out: the n real atoms have q = n² pairs (i, j). Work is done in tiles of some rows i. Between
-// the products over atoms all that happens to a pair concerns it alone, so a tile goes through a whole round
-// while it is in the cache. States are (q, channels); where the next sweep takes them for products over
-// atoms (A, B, and adjoints of P), they are in blocks of channels (channels / WIDE, q, WIDE).
+// Between the products over atoms all that happens to a pair concerns it alone, so a tile of pairs goes through a
+// whole round while it is in the cache.
 //
 // Every number is computed by one thread in one order: results do not depend on how many threads there are.
 
 #pragma once
 
-#include "program.hpp"
+#include "space.hpp"
 
-struct Series {  // an array for each round, or one for all
-    float* base;
-    long step;
-    float* operator[](int t) const { return base + t * step; }
-};
-
-struct States { Series xp, ab, h, u; float *r, *sums, *q1, *a1, *q2, *a2; };
-struct Adjoints { Series x, p, h, ab; float *q2, *a1, *q1, *r, *us; };
-
-struct Structure {
-    const Program& p;
-    const Panels panels;
-    const Weights& w;
-    const int b, c = p.channels, l = p.basis(), last = p.rounds - 1;
-    int n = 0;
-    long q = 0, size = 0;  // numbers in its space
-    float s = 0;
-    int32_t *atom, *kind;  // of real atoms: which they are, and the row of their element, −1 if it is unknown
-    float *none, *direction, *decayed, *phi, *phi_dot, *n_d, *by_element;
-    States value, dot;
-    Adjoints n_, hat;
-    Series n_u;
-
-    Structure(const Program& p, int b, float* base) : p(p), panels(p), w(*p.weights), b(b) {
-        if (base) for (int i = 0; i < p.atoms; ++i) n += numbers()[i] > 0;
-        else n = p.atoms;
-        q = long(n) * n;
-        s = p.scale > 0 ? p.scale : 1 / std::sqrt(float(std::max(n, 1)));
-        auto take = [&](long count) {
-            float* at = base ? base + size : nullptr;
-            size += (count + 15) / 16 * 16;
-            return at;
-        };
-        auto series = [&](long count, int times) {
-            Series made = {take(0), times > 1 ? (count + 15) / 16 * 16 : 0};
-            for (int t = 0; t < times; ++t) take(count);
-            return made;
-        };
-        const int all = p.rounds, kept = p.keep ? all : 1, gone = p.keep ? all : 0;
-        const long pairs = q * c, atoms = long(n) * c;
-        atom = reinterpret_cast<int32_t*>(take(n)), kind = reinterpret_cast<int32_t*>(take(n));
-        none = take(c), direction = take(3 * q), decayed = take(q), n_d = take(q);
-        phi = take(q * l), phi_dot = take(gone * q * l), by_element = take(gone * 3L * p.elements * c);
-        auto states = [&](States& x, int times, int kept) {
-            x.xp = series(2 * pairs, kept), x.ab = series(2 * pairs, times), x.h = series(2 * pairs, times);
-            x.u = series(2 * pairs, gone), x.r = take(2 * atoms), x.sums = take(4 * atoms);
-            x.q1 = take(2 * atoms), x.a1 = take(2 * atoms), x.q2 = take(atoms), x.a2 = take(atoms);
-        };
-        auto adjoints = [&](Adjoints& x) {
-            x.x = series(pairs, kept), x.p = series(pairs, p.keep ? all : 2);
-            x.h = series(2 * pairs, gone), x.ab = series(2 * pairs, gone);
-            x.q2 = take(atoms), x.a1 = take(2 * atoms), x.q1 = take(2 * atoms);
-            x.r = take(2 * atoms), x.us = take(4 * atoms);
-        };
-        states(value, all, kept), adjoints(n_);
-        if (!p.keep) return;
-        states(dot, all, all), adjoints(hat);
-        n_u = series(2 * pairs, all);
-    }
-
-    const int64_t* numbers() const { return p.numbers + long(b) * p.atoms; }
-    const float* row(const float* table, int i) const { return kind[i] < 0 ? none : table + long(kind[i]) * c; }
-    // Where the numbers f … of a pair are in an array of blocks.
-    long in_block(long pair, int f) const { return (f / WIDE * q + pair) * WIDE; }
-    // Adjoints of P; if they are not kept, those of the round before must not overwrite these.
-    float* of_p(const Adjoints& x, int t) const { return x.p[p.keep ? t : t % 2]; }
-
-    // ---- tiles ------------------------------------------------------------------------------------------
-
-    struct Tile { int i, rows; long first; int pairs; };
-
-    int tiles() const { return n ? (n + high() - 1) / high() : 0; }
-    int high() const { return std::max(1, 42 / n); }  // rows of a tile: some 42 pairs keep registers and cache full
-    Tile tile(int k) const {
-        const int i = long(n) * k / tiles(), end = long(n) * (k + 1) / tiles();
-        return {i, end - i, long(i) * n, (end - i) * n};
-    }
-    // A thread's own arrays for what need not be kept of a tile.
-    float* spare(int k) const { return own_space(2 * spare_size()) + k * spare_size(); }
-    long spare_size() const { return long(high()) * n * std::max(2 * c, l); }
-
-    // For all pairs of a tile: work(i, j, pair).
-    template <class F> void each(const Tile& t, F work) const {
-        for (int i = t.i; i < t.i + t.rows; ++i)
-            for (int j = 0; j < n; ++j) work(i, j, long(i) * n + j);
-    }
+struct Structure : Space {
+    using Space::Space;
 
     // ---- values, and with DOT their tangents ----------------------------------------------------------------
 
@@ -298,7 +212,9 @@ struct Structure {
                 Wide::store(hat.q2 + at,
                             Wide::load(w.v3 + f) * (by_energy * slope - silu_curvature(before) * v));
             });
-        layers_down(hat, i, count, [&](long at, V v) { return bent(x.q1 + at, dot.q1 + at, v, Wide::load(n_.a1 + at)); });
+        layers_down(hat, i, count, [&](long at, V v) {
+            return bent(x.q1 + at, dot.q1 + at, v, Wide::load(n_.a1 + at));
+        });
     }
 
     // hat · silu'(x) + n · silu''(x) · ẋ
@@ -334,7 +250,8 @@ struct Structure {
     }
 
     // Adjoints of X and P from that of H; `after` is that of X after the round.
-    template <class After> void descend(const Adjoints& to, int t, const Tile& tile, const float* h, After after) const {
+    template <class After>
+    void descend(const Adjoints& to, int t, const Tile& tile, const float* h, After after) const {
         float *x = to.x[kept(t)] + tile.first * c, *product = of_p(to, t);
         transform(tile.pairs, 2 * c, 2 * c, h, 2 * c, panels.down_h(t), [&](int r, int f, V v) {
             if (f < c) Wide::store(x + long(c) * r + f, after(r, f) + v);
@@ -351,7 +268,9 @@ struct Structure {
             auto a = [&](const States& x) { return x.ab[t] + in_block(tile.i, f); };
             auto b = [&](const States& x) { return x.ab[t] + in_block(0, c + f); };
             auto store = [&](int half) {
-                return [&, half](int i, int j, V v) { Wide::store(ab + (long(i) * n + j) * 2 * c + half * c + f, v); };
+                return [&, half](int i, int j, V v) {
+                    Wide::store(ab + (long(i) * n + j) * 2 * c + half * c + f, v);
+                };
             };
             const Factors by_a = {of(to, tile.first), b(value)}, by_b = {a(value), of(to, 0)};
             const Factors more_a = HAT ? Factors{of(n_, tile.first), b(dot)} : Factors{};
