@@ -84,16 +84,14 @@ class Stepper:
             found = self._evaluate(parameters, targets, index, gradient=True)
             slopes = self._kernel(found.energy.detach(), found.forces, targets, index, self._sums.sums)
             return self.engine.gradient(found, *slopes)
-        gradients, errors = [], []
-        for own, part, rows in self._shares(parameters, targets, index):
-            found = self._evaluate(own, part, rows, gradient=True)
-            chosen = part.rows(rows)
-            energy_error, force_error = _errors(found, chosen)
-            gradients.append(
-                self.engine.gradient(found, *self.loss.slopes(energy_error, force_error, chosen.atoms))
-            )
+        chosen, gradients, errors = targets.rows(index), [], []
+        for own, part in self._shares(parameters, chosen):
+            found = self._evaluate(own, part, None, gradient=True)
+            energy_error, force_error = _errors(found, part)
+            slopes = self.loss.slopes(energy_error, force_error, part.atoms)
+            gradients.append(self.engine.gradient(found, *slopes))
             errors.append((energy_error, force_error))
-        self._add(self._sums, targets.rows(index), errors)
+        self._add(self._sums, chosen, errors)
         return _joined(gradients)
 
     def validate(self, targets: Batch) -> ErrorSums:
@@ -104,12 +102,12 @@ class Stepper:
         # Fewer at a time where many members share the memory of a GPU.
         size = max(10, 400 // members) if self.device.type == "cuda" else VALIDATION_BATCH
         for start in range(0, count, size):
-            rows = torch.arange(start, min(start + size, count), device=self.device).expand(members, -1)
-            errors = []
-            for own, part, index in self._shares(self.adam.averaged, targets, rows):
-                chosen = part.rows(index)
-                errors.append(_errors(self._evaluate(own, chosen, None, gradient=False), chosen))
-            self._add(sums, targets.rows(rows), errors)
+            chosen = targets.apply(lambda x, at=start: x[:, at : at + size].contiguous())  # type: ignore[misc]
+            errors = [
+                _errors(self._evaluate(own, part, None, gradient=False), part)
+                for own, part in self._shares(self.adam.averaged, chosen)
+            ]
+            self._add(sums, chosen, errors)
         return sums
 
     def kept_weights(self, member: int) -> dict[str, Tensor]:
@@ -121,19 +119,17 @@ class Stepper:
         forces = batch.forces is not None
         return self.engine.evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
 
-    def _shares(
-        self, parameters: Parameters, batch: Batch, index: Tensor
-    ) -> list[tuple[Parameters, Batch, Tensor]]:
+    def _shares(self, parameters: Parameters, batch: Batch) -> list[tuple[Parameters, Batch]]:
         """Slices of members evaluated together: all on a GPU, one after the other on a CPU."""
-        if self.device.type == "cuda" or len(index) == 1:
-            return [(parameters, batch, index)]
+        members = len(batch.numbers)
+        if self.device.type == "cuda" or members == 1:
+            return [(parameters, batch)]
         return [
             (
                 {name: value[m : m + 1] for name, value in parameters.items()},
                 batch.apply(lambda x, m=m: x[m : m + 1]),  # type: ignore[misc]
-                index[m : m + 1],
             )
-            for m in range(len(index))
+            for m in range(members)
         ]
 
     def _add(self, sums: ErrorSums, chosen: Batch, errors: list[tuple[Tensor, Tensor | None]]) -> None:
