@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -10,6 +11,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 console = Console(stderr=True)
 output = Console()
+PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
+_MOMENT = 0.05  # seconds
 
 
 @contextmanager
@@ -24,3 +27,39 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+@contextmanager
+def rate_bar(description: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
+    """Like `progress_bar`, with items per second; without a terminal, a line now and then.
+
+    Items of the first call were done earlier if it comes within the first moment, and do not count for speed.
+    """
+    done, began, counted, said = 0, time.monotonic(), 0, time.monotonic()
+
+    def text() -> str:
+        speed = counted / max(time.monotonic() - began, 1e-9)
+        left = _short_time((total - done) / speed) if speed > 0 else "?"
+        return f"{done} of {total} {unit}, {speed:.3g} per second, {left} left"
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(description, total=total, state="")
+
+        def advance(items: int) -> None:
+            nonlocal done, counted, said
+            done += items
+            counted += items if time.monotonic() - began > _MOMENT else 0
+            bar.update(task, completed=done, state=text())
+            if not console.is_terminal and (time.monotonic() - said > PLAIN_SECONDS):
+                said = time.monotonic()
+                console.print(f"{description}: {text()}", highlight=False, soft_wrap=True)
+
+        yield advance
+
+
+def _short_time(seconds: float) -> str:
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60} min" if whole < 3600 else f"{whole // 3600} h {whole % 3600 // 60:02d} min"
