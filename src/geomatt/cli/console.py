@@ -12,7 +12,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 console = Console(stderr=True)
 output = Console()
 PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
-_MOMENT = 0.05  # seconds
 
 
 @contextmanager
@@ -33,25 +32,26 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
 def rate_bar(description: str, total: int, unit: str) -> Iterator[Callable[[int], None]]:
     """Like `progress_bar`, with items per second; without a terminal, a line now and then.
 
-    Items of the first call were done earlier if it comes within the first moment, and do not count for speed.
+    Speed is measured from the first call on: what comes before is preparation, or was done earlier.
     """
-    done, began, counted, said = 0, time.monotonic(), 0, time.monotonic()
+    done, first, began, said = 0, 0, 0.0, time.monotonic()
 
     def text() -> str:
-        speed = counted / max(time.monotonic() - began, 1e-9)
-        left = _short_time((total - done) / speed) if speed > 0 else "?"
-        return f"{done} of {total} {unit}, {speed:.3g} per second, {left} left"
+        speed = (done - first) / max(time.monotonic() - began, 1e-9)
+        left = f", {speed:.3g} per second, {_short_time((total - done) / speed)} left" if speed > 0 else ""
+        return f"{done} of {total} {unit}{left}"
 
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task(description, total=total, state="")
 
         def advance(items: int) -> None:
-            nonlocal done, counted, said
+            nonlocal done, first, began, said
+            if not done:
+                first, began = items, time.monotonic()
             done += items
-            counted += items if time.monotonic() - began > _MOMENT else 0
             bar.update(task, completed=done, state=text())
-            if not console.is_terminal and (time.monotonic() - said > PLAIN_SECONDS):
+            if not console.is_terminal and time.monotonic() - said > PLAIN_SECONDS:
                 said = time.monotonic()
                 console.print(f"{description}: {text()}", highlight=False, soft_wrap=True)
 

@@ -141,6 +141,8 @@ def write_npz(dataset: Dataset, path: Path, energy_unit: str) -> None:
     }
     if "made_by" in dataset.origin:
         arrays["made_by"] = np.array(dataset.origin["made_by"])
+    if dataset.info is not None and all("walker" in info for info in dataset.info):
+        arrays["segment"] = np.array([info["walker"] for info in dataset.info])  # independent trajectories
     if dataset.energies is not None:
         arrays["E"] = dataset.energies * factor
     if dataset.forces is not None:
