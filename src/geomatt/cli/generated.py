@@ -45,7 +45,9 @@ def with_config(config: Any, leave_out: Iterable[str] = ()) -> Callable[[Any], A
     """Give a command an option for every field of a config dataclass; it receives `settings`."""
     hints = get_type_hints(config)
     fields = [f for f in dataclasses.fields(config) if f.name not in set(leave_out)]
-    return _with_options({f.name: _option(f.name, hints[f.name], f.metadata, f.default) for f in fields})
+    return _with_options(
+        {f.name: _option(f.name, hints[f.name], f.metadata, f.default, recipes=False) for f in fields}
+    )
 
 
 def _with_options(options: Mapping[str, tuple[Any, Callable[[Any], Any]]]) -> Callable[[Any], Any]:
@@ -125,11 +127,13 @@ def _flag(name: str, metadata: Any) -> str:
     return str(metadata.get("flag") or "--" + name.replace("_", "-"))
 
 
-def _option(name: str, hint: Any, metadata: Any, default: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _option(
+    name: str, hint: Any, metadata: Any, default: Any, recipes: bool = True
+) -> tuple[Any, Callable[[Any], Any]]:
     """The annotation of an option, and what turns its value into the setting's."""
     flag, text = _flag(name, metadata), metadata["help"]
     text = (text[0].upper() if text[0].isascii() else text[0]) + text[1:]
-    if name in RECIPES["fast"]:
+    if recipes and name in RECIPES["fast"]:
         text += ", by the recipe unless given"
     elif default not in (None, "", (), False) and "(" not in text:
         shown = {True: "yes"}.get(default, default) if isinstance(default, bool) else default

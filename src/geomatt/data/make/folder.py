@@ -96,9 +96,9 @@ def _short(value: Any) -> str:
 
 
 def write_data(dataset: Dataset, summary: Mapping[str, Any], path: Path) -> None:
-    """Write a data set with its summary as JSON beside it."""
-    write(dataset, path, energy_unit="eV")
+    """Write a data set, after its summary as JSON beside it."""
     atomic_write(path.with_suffix(".json"), (json.dumps(summary, indent=2, default=plain) + "\n").encode())
+    write(dataset, path, energy_unit="eV")
 
 
 def plain(value: Any) -> Any:

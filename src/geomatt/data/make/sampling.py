@@ -52,7 +52,7 @@ def sample(
     included (`total_frames`).
     """
     workers = workers or Workers()
-    settings = {**config.to_dict(), "molecule": _fingerprint(molecule)}
+    settings = {**config.to_dict(), "molecule": fingerprint(molecule)}
     method = Method(config.calculator, config.arguments)
     began = time.monotonic()
     with work_folder(Path(out), settings, NOT_COMPARED) as folder:
@@ -252,7 +252,8 @@ def _rearranged(before: Structure, after: Structure) -> bool:
     return bool((Bonding.of(before).bonds != Bonding.of(after).bonds).any())
 
 
-def _fingerprint(molecule: Sequence[Structure]) -> str:
+def fingerprint(molecule: Sequence[Structure]) -> str:
+    """A short hash of the structures to start from."""
     digest = hashlib.sha256()
     for s in molecule:
         digest.update(s.numbers.tobytes() + s.positions.tobytes() + f"{s.charge} {s.multiplicity}".encode())
