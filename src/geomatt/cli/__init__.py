@@ -41,7 +41,7 @@ def options(
 
 
 COMMANDS = (
-    "demo", "auto", "sample", "label", "data", "train", "evaluate", "predict", "attention", "info", "models",
+    "demo", "auto", "sample", "label", "data", "train", "improve", "evaluate", "predict", "attention", "info", "models",
     "import_authors", "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.

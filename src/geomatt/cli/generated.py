@@ -12,11 +12,11 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from geomatt.data.make.config import SampleConfig
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
+from geomatt.workflow.config import AutoConfig, ImproveConfig
 
 Fields = dict[str, dataclasses.Field[Any]]
 
@@ -78,7 +78,7 @@ def _with_options(options: Mapping[str, tuple[Any, Callable[[Any], Any]]]) -> Ca
 
 def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
-    making = {f.name: f for f in dataclasses.fields(SampleConfig)}
+    making = {f.name: f for c in (ImproveConfig, AutoConfig) for f in dataclasses.fields(c)}
     known = {**making, **_all_network_fields()[0], **train_fields()}
     return {name: _flag(name, f.metadata) for name, f in known.items()}
 

@@ -49,6 +49,7 @@ class Job:
     config: TrainConfig
     folder: Path
     base: Potential | None = None  # a model to start from, all but its readout held fixed
+    keep_units: bool = False  # of the base, whose weights belong to them, instead of fitting them to the data
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,10 @@ class Run:
         self.unit = report_unit_of(job.dataset, job.config)
         seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
-        self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
+        if job.base is not None and job.keep_units:
+            self.normalisation = job.base.normalisation
+        else:
+            self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
         self.seen, self.device = seen, device
         self.domain = Domain.measure(seen)
         self.transferred = job.base is not None
