@@ -36,7 +36,7 @@ class Toy(Experiment):
         return [ResultTable("toy-table", "Squares", ["x", "x²"], [["3", f"{result['value']['square']:g}"]])]
 
     def drawings(self, result):
-        from geomatt.analysis import new_figure
+        from geomatt.drawing import new_figure
 
         return [Drawing("toy", "A caption", lambda: new_figure(1, 1))]
 

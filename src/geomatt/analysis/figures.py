@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 
 from geomatt.analysis.bonds import bond_scores, symmetrised
-from geomatt.analysis.drawing import (
+from geomatt.analysis.projection import flat_view
+from geomatt.data.bonds import bond_matrix, distances
+from geomatt.data.structures import Structure
+from geomatt.drawing import (
     FAINT,
     INK,
     colour_bar,
@@ -23,9 +26,6 @@ from geomatt.analysis.drawing import (
     show_matrix,
     style,
 )
-from geomatt.analysis.projection import flat_view
-from geomatt.data.bonds import bond_matrix, distances
-from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord

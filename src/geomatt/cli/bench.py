@@ -82,7 +82,7 @@ def _show(result: BenchReport) -> None:
     found = result.to_dict()
     if found["settings"]["quick"]:
         console.print("A quick run tests that everything works; its times mean little.")
-    output.print(f"machine   {words.machine(found)}", highlight=False, soft_wrap=True)
+    output.print(f"machine   {words.machine_line(found)}", highlight=False, soft_wrap=True)
     output.print(f"ceilings  {words.ceilings(found)}", highlight=False, soft_wrap=True)
     if found["rows"]:
         output.print(_rows(found["rows"]))

@@ -18,13 +18,11 @@ from geomatt.analysis import (
     BY_DISTANCE,
     BY_EFFECT,
     DELETED,
-    FAINT,
-    SERIES,
     Faithfulness,
     faithfulness,
-    new_figure,
 )
 from geomatt.data import Dataset, Structure
+from geomatt.drawing import FAINT, SERIES, new_figure
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential, fingerprint, load
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar

@@ -12,18 +12,15 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
+from geomatt.progress import ProgressBar as ProgressBar
 from geomatt.reproduce.table import ResultTable
-
-# Opens a progress bar with a description and a number of steps; yields the function that advances it.
-ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 DEFAULT_OUT = Path("runs/reproduce")
 
@@ -191,7 +188,7 @@ def draw_figures(
     experiment: Experiment, result: Mapping[str, Any], folder: Path, kinds: Sequence[str] = ("png",)
 ) -> list[Figure]:
     """Draw the figures of a result into `folder`, in each of the formats `kinds` (png, pdf, svg)."""
-    from geomatt.analysis import save_figure, style
+    from geomatt.drawing import save_figure, style
 
     figures = []
     for drawing in experiment.drawings(result):
@@ -216,12 +213,6 @@ def provenance(settings: ExperimentSettings, seconds: float) -> dict[str, Any]:
         "geomatt": geomatt.__version__,
         "torch": str(torch.__version__),
     }
-
-
-@contextmanager
-def silent(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A `ProgressBar` that shows nothing."""
-    yield lambda done: None
 
 
 def read_json(path: Path) -> dict[str, Any]:
