@@ -17,12 +17,9 @@ from geomatt.units import from_ev
 LONG = 100  # characters; longer values, such as the frames of a split, are cut
 
 
-def info_table(potential: Potential, path: str) -> Table:
+def info_rows(potential: Potential, path: str) -> list[tuple[str, str]]:
     """All metadata of a model file."""
     described = describe(potential)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     normalisation = potential.normalisation
     reference = {symbols([z])[0]: f"{energy:.6f}" for z, energy in sorted(normalisation.reference.items())}
     parameters = sum(p.numel() for p in potential.network.parameters())
@@ -43,9 +40,7 @@ def info_table(potential: Potential, path: str) -> Table:
         for name, field in potential.network.config.settings().items()
     ]
     rows += list(_flat(potential.record))
-    for name, value in rows:
-        table.add_row(name, _words(value))
-    return table
+    return [(name, _words(value)) for name, value in rows]
 
 
 def error_tables(result: EvaluationResult) -> list[Table]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output
+from geomatt.cli.console import note, output
 from geomatt.cli.generated import with_settings
 from geomatt.cli.options import set_up
 from geomatt.errors import GeomAttError
@@ -168,11 +168,9 @@ def _run(
                 checkpoint_every=checkpoint_every,
             )
     except Interrupted as stopped:
-        console.print(
+        note(
             f"Stopped after {stopped.epoch} epochs; everything is saved. Continue with:\n"
-            f"  geomatt train --out {out} --resume",
-            highlight=False,
-            soft_wrap=True,
+            f"  geomatt train --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None
     _report(results, dataset, splits, config, out)
@@ -181,12 +179,10 @@ def _run(
 def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
     first = splits[0]
     members = f", {config.member_count} members" if config.has_members else ""
-    console.print(
+    note(
         f"Training on {len(first.train)}, validating on {len(first.validation)} structures "
         f"({first.kind} split{members}); recipe {config.recipe}, up to {config.epochs} epochs, "
-        f"{config.device}, {config.dtype}; output in {out}",
-        highlight=False,
-        soft_wrap=True,
+        f"{config.device}, {config.dtype}; output in {out}"
     )
 
 
@@ -200,28 +196,18 @@ def _report(
 
     for result in results:
         if result.already_finished:
-            console.print(
-                f"{result.folder} is finished: {result.finished} after {result.epochs} epochs.",
-                highlight=False,
-                soft_wrap=True,
-            )
+            note(f"{result.folder} is finished: {result.finished} after {result.epochs} epochs.")
     chosen = list(splits) if config.has_members else [splits[config.member or 0]]
     tested = [_test(r, dataset, split) for r, split in zip(results, chosen, strict=True)]
     output.print(summary_table(results, tested))
     last = results[-1]
     if len(results) == 1 and not last.already_finished:
-        console.print(
-            f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.",
-            highlight=False,
-            soft_wrap=True,
-        )
+        note(f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.")
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
     if len(used) == len(dataset):
-        console.print(
+        note(
             "All structures were used to train and validate, so none is left to test on. "
-            "Test on other data, or leave some out with --train and --val.",
-            highlight=False,
-            soft_wrap=True,
+            "Test on other data, or leave some out with --train and --val."
         )
         return
     target = out if config.has_members else last.folder / "model.safetensors"
@@ -229,12 +215,7 @@ def _report(
     asked += [("--force-unit", config.force_unit)]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
-    console.print(
-        f"Next:\n  geomatt evaluate {target} {config.data}{options}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
-    )
+    note(f"Next:\n  geomatt evaluate {target} {config.data}{options}", markup=False)
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, float] | None:
