@@ -138,7 +138,7 @@ class Pieces:
         """The piece `name` if it was computed from the same `inputs`, else None."""
         path = self._path(name)
         stored = read_json(path) if path.exists() else {}
-        if stored.get("inputs") != self._key(inputs):
+        if not same_inputs(stored.get("inputs"), self._key(inputs)):
             return None
         self.made[name] = stored["made"]
         return stored["value"]
@@ -158,6 +158,16 @@ class Pieces:
     def _path(self, name: str) -> Path:
         label = self.settings.label(self.experiment)
         return self.settings.out / "pieces" / label / f"{name.replace('/', '-')}.json"
+
+
+def same_inputs(stored: Any, asked: Any) -> bool:
+    """True if a piece has the inputs asked for; settings added later count only where they are set."""
+    if not isinstance(stored, dict) or not isinstance(asked, dict):
+        return bool(stored == asked)
+    added = set(asked) - set(stored)
+    return not set(stored) - set(asked) and all(
+        not value if name in added else same_inputs(stored[name], value) for name, value in asked.items()
+    )
 
 
 def run_experiment(

@@ -35,7 +35,8 @@ SEGMENT = 50  # steps between checks of the clock and of stop requests
 
 # Settings in which models trained side by side may differ.
 _OWN = {"data", "member", "seed", "split_seed", "report_unit", "reference", "energy_unit", "length_unit",
-        "force_unit", "keys", "base", "train_indices", "val_indices", "test_indices", "test"}  # fmt: skip
+        "force_unit", "keys", "base", "train_indices", "val_indices", "test_indices", "test", "more_data",
+        "val_data", "test_data"}  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # `epochs` has a rule of its own.
 _FREE_ON_RESUME = {
     "data", "energy_unit", "length_unit", "force_unit", "keys", "train_indices", "val_indices",
-    "test_indices", "base", "report_unit", "device", "epochs",
+    "test_indices", "more_data", "val_data", "test_data", "base", "report_unit", "device", "epochs",
 }  # fmt: skip
 
 
