@@ -61,6 +61,9 @@ def train(
 
     Leaves model.safetensors (the best epoch, usable while training goes on),
     history.csv, config.toml and pictures in --out. Ctrl-C saves; --resume continues.
+
+    A finished run goes on with --resume and more --epochs. A cosine then rises and
+    falls once more over the new epochs, to a --learning-rate of your choice.
     """
     settings |= _files(data or [])
     _run(settings, _stored(out, config, resume), out, resume, checkpoint_every, tensorboard)
@@ -200,7 +203,10 @@ def _report(
 
     for result in results:
         if result.already_finished:
-            note(f"{result.folder} is finished: {result.finished} after {result.epochs} epochs.")
+            note(
+                f"{result.folder} is finished: {result.finished} after {result.epochs} epochs. "
+                "To go on, --resume with more --epochs."
+            )
     chosen = list(splits) if config.has_members else [splits[config.member or 0]]
     tested = [_test(r, dataset, split) for r, split in zip(results, chosen, strict=True)]
     output.print(summary_table(results, tested))
