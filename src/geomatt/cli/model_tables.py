@@ -84,15 +84,18 @@ def error_tables(result: EvaluationResult) -> list[Table]:
 
 def bond_table(scores: Sequence[BondScore]) -> Table:
     """How well each attention matrix ranks bonds."""
-    table = Table(title="Covalent bonds among the strongest attention", title_justify="left")
-    table.add_column("attention")
-    table.add_column("average precision", justify="right")
-    table.add_column("AUROC", justify="right")
+    caption = "1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance."
+    table = Table(
+        title="Covalent bonds among the strongest attention",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+    )
+    for name in ("attention", "average precision", "AUROC"):
+        table.add_column(name, justify="left" if name == "attention" else "right")
     for score in scores:
-        table.add_row(
-            score.label,
-            *("–" if v is None else f"{v:.3f}" for v in (score.average_precision, score.auroc)),
-        )
+        values = (score.average_precision, score.auroc)
+        table.add_row(score.label, *("–" if v is None else f"{v:.3f}" for v in values))
     return table
 
 
