@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output, progress_bar
+from geomatt.cli.console import output, progress_bar, say
 from geomatt.cli.options import (
     BatchSize,
     Device,
@@ -91,10 +91,10 @@ def evaluate(
         output.print(f"{result.trained} frames the model was trained or validated on were {what}.")
     if json_path is not None:
         atomic_write(json_path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
-        output.print(f"numbers: {json_path}", soft_wrap=True, highlight=False)
+        say(f"numbers: {json_path}")
     if plot_path is not None:
         parity_plot(result, plot_path)
-        output.print(f"parity plot: {plot_path}", soft_wrap=True, highlight=False)
+        say(f"parity plot: {plot_path}")
     if json_path is None and plot_path is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")
 

@@ -29,7 +29,7 @@ UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frame
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
 
-class Bonds(Experiment):
+class BondsExperiment(Experiment):
     """Average precision and AUROC of |α| for covalent bonds, with inverse distance as the control."""
 
     name = "bonds"
@@ -308,4 +308,4 @@ def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> R
     )
 
 
-EXPERIMENT = Bonds()
+EXPERIMENT = BondsExperiment()

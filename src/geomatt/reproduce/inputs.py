@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geomatt.data import Dataset, find_entry, read, sha256
+import numpy as np
+
+from geomatt.data import Dataset, Structure, find_entry, read, sha256
 from geomatt.errors import GeomAttError
+from geomatt.model import Potential, load
 from geomatt.reproduce.frame import ExperimentSettings
 
 # The molecules of the paper's tables, in their order.
@@ -51,6 +54,25 @@ def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
     """The eight molecules, or for a quick run without them the embedded ethanol and True."""
     found, stand_in = load_or_embedded(settings, [f"md17/{m}" for m in MD17], "embedded/ethanol")
     return {name.rpartition("/")[2]: dataset for name, dataset in found.items()}, stand_in
+
+
+def md17_model(settings: ExperimentSettings, molecule: str, kind: str = "paper") -> Potential | None:
+    """The model of a molecule from the folder of models, or the one that ships; None if there is none."""
+    if settings.models is not None:
+        suffix = "" if kind == "paper" else f"-{kind}"
+        path = settings.models / "md17" / f"{molecule}{suffix}.safetensors"
+        return load(path).members[0] if path.is_file() else None
+    try:
+        return load(f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")).members[0]
+    except GeomAttError:
+        return None
+
+
+def unseen_frames(model: Potential, dataset: Dataset, count: int, seed: int) -> list[Structure]:
+    """Frames at random that the model was neither trained nor validated on."""
+    seen = model.trained_frames
+    unseen = [i for i, h in enumerate(dataset.frame_hashes()) if h not in seen]
+    return [dataset[int(i)] for i in np.random.default_rng(seed).choice(unseen, count, replace=False)]
 
 
 def find_file(folder: Path, name: str) -> Path:
