@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import ExperimentSettings, dna, silent
+from geomatt.reproduce import ExperimentSettings, silent
+from geomatt.reproduce import dna_models as dna
 from geomatt.reproduce.frame import Pieces, read_json
 from geomatt.reproduce.inputs import described, load_data
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
@@ -84,15 +85,25 @@ def restore_dna(settings: ExperimentSettings, result: Mapping[str, Any]) -> int:
     about = described(load_data(settings, dna.DATA))
     require(about["fingerprint"] == result["data"][dna.DATA]["fingerprint"], "the data of the dimer")
     pieces = Pieces(settings, "dna")
-    for recipe, row in result["rows"].items():
-        config = dna.dna_config(settings, dna.FULL, recipe, dna.DATA)
-        stored = TrainConfig.from_dict({**result["settings"][recipe], "device": settings.device})
-        require(stored == config, f"the {recipe} recipe")
-        for split, value in row.items():
-            name = f"{split}-{recipe}"
-            value.pop("untrained", None)  # of one network only, in older results
-            pieces.put(name, dna.dna_inputs(config, about, split, dna.FULL), value, result["pieces"][name])
-    return sum(len(row) for row in result["rows"].values())
+    models = [
+        (dna.DnaModel(recipe, split), value)
+        for recipe, row in result["rows"].items()
+        for split, value in row.items()
+    ]
+    for recipe, values in result.get("seeds", {}).items():
+        models += [(dna.DnaModel(recipe, seed=v.pop("seed")), v) for v in values]
+    for model, value in models:
+        config = dna.dna_config(settings, dna.FULL, model.recipe, dna.DATA, model.seed)
+        if not model.seed:
+            stored = TrainConfig.from_dict({**result["settings"][model.recipe], "device": settings.device})
+            require(stored == config, f"the {model.recipe} recipe")
+        value.pop("untrained", None)  # of one network only, in older results
+        inputs = dna.dna_inputs(config, about, model.split, dna.FULL)
+        pieces.put(model.piece, inputs, value, result["pieces"][model.piece])
+    config = dna.dna_config(settings, dna.FULL, "paper", dna.DATA)
+    asked = dna.control_inputs(config, about, dna.FULL)
+    pieces.put("controls", asked, result["controls"], result["pieces"]["controls"])
+    return len(models)
 
 
 def require(same: bool, what: str) -> None:
