@@ -142,7 +142,8 @@ def test_data_come_from_the_folder_or_the_cache(tmp_path, monkeypatch):
     frames = ethanol()[:3]
     write(frames, tmp_path / "md17" / "md17_ethanol.npz")
     settings = ExperimentSettings(data=tmp_path)
-    found = load_data(settings, "md17/ethanol")
+    with pytest.warns(UserWarning, match="5902 of the 5902 frames of md17/ethanol"):
+        found = load_data(settings, "md17/ethanol")
     assert described(found)["file"] == "md17_ethanol.npz"
     assert str(tmp_path) not in str(described(found))
     with pytest.raises(GeomAttError, match="geomatt data get md17/benzene"):
