@@ -65,8 +65,8 @@ def evaluate(
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
     from geomatt.data.files import atomic_write, require_writable
+    from geomatt.evaluation import calibration_plot, parity_plot
     from geomatt.evaluation import evaluate as evaluate_model
-    from geomatt.evaluation import parity_plot
 
     loaded = load_model(model, device, dtype)
     dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
@@ -95,6 +95,15 @@ def evaluate(
     if plot_path is not None:
         parity_plot(result, plot_path)
         say(f"parity plot: {plot_path}")
+    if plot_path is not None and result.coverage is not None:
+        coverage_path = plot_path.with_name(f"calibration_{plot_path.name.removeprefix('parity_')}")
+        calibration_plot(result, coverage_path)
+        say(f"calibration plot: {coverage_path}")
+    elif result.spread is not None and result.coverage is None:
+        say(
+            "The spread of this committee is not calibrated: members are calibrated when geomatt train ends, "
+            "folds are not."
+        )
     if json_path is None and plot_path is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")
 

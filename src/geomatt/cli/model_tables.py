@@ -11,9 +11,11 @@ from geomatt.analysis.bonds import BondScore
 from geomatt.elements import symbols
 from geomatt.evaluation.result import Errors, EvaluationResult
 from geomatt.model import Potential
+from geomatt.model.calibration import LEVELS
 from geomatt.model.files import describe, fingerprint
 from geomatt.units import from_ev
 
+SHOWN_LEVELS = (0.5, 0.7, 0.9, 0.95)
 LONG = 100  # characters; longer values, such as the frames of a split, are cut
 
 
@@ -79,6 +81,8 @@ def error_tables(result: EvaluationResult) -> list[Table]:
         tables.append(second)
     if result.spread is not None:
         tables.append(_spread_table(result.spread, factor, unit))
+    if result.coverage is not None:
+        tables.append(_coverage_table(result.coverage))
     return tables
 
 
@@ -106,6 +110,20 @@ def _spread_table(spread: dict[str, float], factor: float, unit: str) -> Table:
         table.add_row(f"mean spread of forces ({unit}/Å)", _number(spread["forces_mean"] * factor))
     if "forces_correlation" in spread:
         table.add_row("correlation of force spread and error", f"{spread['forces_correlation']:.2f}")
+    return table
+
+
+def _coverage_table(coverage: dict[str, dict[str, list[float]]]) -> Table:
+    """Shares of errors below error bars at some levels."""
+    table = Table(title="Errors below the error bars of the committee", title_justify="left")
+    table.add_column("asked for", justify="right")
+    for kind in coverage:
+        table.add_column(f"{kind}\ncalibrated", justify="right")
+        table.add_column(f"{kind}\nspread as it is", justify="right")
+    for level in SHOWN_LEVELS:
+        at = LEVELS.index(level)
+        shares = [values[way][at] for values in coverage.values() for way in ("calibrated", "raw")]
+        table.add_row(f"{level:.0%}", *(f"{share:.0%}" for share in shares))
     return table
 
 

@@ -70,6 +70,7 @@ def evaluate(
         energies_spread=np.array([p.energy_spread for p in predictions]) if spread else None,
         forces_spread=_stack([p.forces_spread for p in predictions]) if spread else None,
         unit=report,
+        calibration=potential.calibration,
         provenance=_provenance(potential, dataset),
     )
 

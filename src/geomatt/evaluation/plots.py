@@ -11,7 +11,9 @@ import numpy as np
 from geomatt.data.structures import Dataset
 from geomatt.drawing import figure_path, new_figure, save_figure
 from geomatt.elements import SYMBOLS
+from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
+from geomatt.model.calibration import LEVELS
 from geomatt.units import from_ev
 
 # Distinguishable in grey and for most colour-blind readers.
@@ -60,6 +62,25 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     if result.trained:
         frames += f" ({result.trained} trained on, {'included' if result.trained_included else 'left out'})"
     figure.suptitle(frames, fontsize=10, color="#555555")
+    return save_figure(figure, target)
+
+
+def calibration_plot(result: EvaluationResult, path: str | os.PathLike[str]) -> Path:
+    """Draw the share of errors below the error bars of a committee against the share that was asked for."""
+    target = figure_path(path)
+    if result.coverage is None:
+        raise GeomAttError("There is no calibration to draw: only committees of several members have one.")
+    figure = new_figure(4.2 * len(result.coverage), 4.2, dpi=150)
+    axes = figure.subplots(1, len(result.coverage), squeeze=False)[0]
+    for axis, (kind, shares) in zip(axes, result.coverage.items(), strict=True):
+        axis.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, label="ideal")
+        axis.plot(LEVELS, shares["calibrated"], "o-", color="#2b59a8", markersize=3, label="calibrated")
+        axis.plot(LEVELS, shares["raw"], "s--", color="#d1495b", markersize=3, label="spread as it is")
+        axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=kind)
+        axis.set_xlabel("share of errors asked for")
+        axis.set_ylabel("share of errors below the error bar")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=9)
     return save_figure(figure, target)
 
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
+from geomatt.model.calibration import Calibration
 from geomatt.model.committee import Committee
 from geomatt.model.domain import Domain
 from geomatt.model.memory import weight_bytes
@@ -216,7 +217,8 @@ def _load_directory(
             f"{', '.join(unfinished)} in {directory} hold no model.safetensors yet. "
             "`resume` the run to finish it, or name single members."
         )
-    return Committee([load_file(m / "model.safetensors", device, dtype) for m in members])
+    loaded = [load_file(m / "model.safetensors", device, dtype) for m in members]
+    return Committee(loaded, Calibration.read(directory, loaded))
 
 
 def _read_bytes(path: Path) -> bytes:
