@@ -8,13 +8,13 @@ from geomatt.analysis import bond_matrix
 from geomatt.data import Dataset, Structure, dimer, write
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, dna, draw_figures, get, run_experiment, silent
-from geomatt.reproduce.dna import DnaSize, segment_split
 from geomatt.reproduce.dna_attention import HYDROGEN_BONDS, PAIR, decode, encode, truths
+from geomatt.reproduce.dna_models import DnaSize, segment_split
 from geomatt.reproduce.report import blocks
 from geomatt.training.run import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
-TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL)
+TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL, seeds=2)
 GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
 CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
 BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
@@ -106,10 +106,15 @@ def test_a_trajectory_has_one_role_only():
 
 
 def test_the_experiment_measures_errors_and_bonds(tmp_path):
-    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast",))
+    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast", "fast-seeds"))
     experiment = get("dna")
     result = run_experiment(experiment, settings, silent)
     assert set(result["rows"]) == {"fast"}
+    (again,) = result["seeds"]["fast"]
+    assert again["seed"] == 1
+    assert again["force_mae"] != result["rows"]["fast"]["random"]["force_mae"]
+    assert "matrices" not in again
+    assert result["missing"] == {"paper": 2, "fast": 0, "paper-seeds": 1, "fast-seeds": 0}
     assert set(result["rows"]["fast"]) == {"random", "segments"}
     value = result["rows"]["fast"]["random"]
     assert value["epochs"] == 2
@@ -121,7 +126,9 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     mean, _, length = result["controls"]["length"]["hydrogen-block"]
     assert mean > 0.5
     assert 1.4 < length < 2.5
-    assert "dna --part paper" in blocks(experiment, result)["left"]
+    content = blocks(experiment, result)
+    assert "dna --part paper" in content["left"]
+    assert "| fast | 1 |" in content["dna-seeds"]
     assert "average precision" in experiment.summary(result)
     figures = draw_figures(experiment, result, settings.figures("dna"))
     assert [figure.path.stem for figure in figures] == [

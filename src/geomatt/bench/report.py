@@ -145,7 +145,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     return result
 
 
-def machine(device: str) -> dict[str, Any]:
+def describe_machine(device: str) -> dict[str, Any]:
     """Hardware, versions and commit."""
     cuda = torch.device(device).type == "cuda"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
 
 console = Console(stderr=True)
 output = Console()
 PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
+
+
+def note(text: str, **style: Any) -> None:
+    """A line on stderr; long lines, such as paths, are not broken."""
+    console.print(text, highlight=False, soft_wrap=True, **style)
+
+
+def say(text: str, **style: Any) -> None:
+    """A line on stdout, as `note`."""
+    output.print(text, highlight=False, soft_wrap=True, **style)
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> None:
+    """Names and values in two columns on stdout."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, escape(value))
+    output.print(table, highlight=False)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output, progress_bar
+from geomatt.cli.console import output, progress_bar, say
 from geomatt.cli.options import (
     BatchSize,
     Device,
@@ -91,19 +91,18 @@ def evaluate(
         output.print(f"{result.trained} frames the model was trained or validated on were {what}.")
     if json_path is not None:
         atomic_write(json_path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
-        output.print(f"numbers: {json_path}", soft_wrap=True, highlight=False)
+        say(f"numbers: {json_path}")
     if plot_path is not None:
         parity_plot(result, plot_path)
-        output.print(f"parity plot: {plot_path}", soft_wrap=True, highlight=False)
+        say(f"parity plot: {plot_path}")
     if plot_path is not None and result.coverage is not None:
         coverage_path = plot_path.with_name(f"calibration_{plot_path.name.removeprefix('parity_')}")
         calibration_plot(result, coverage_path)
-        output.print(f"calibration plot: {coverage_path}", soft_wrap=True, highlight=False)
+        say(f"calibration plot: {coverage_path}")
     elif result.spread is not None and result.coverage is None:
-        output.print(
+        say(
             "The spread of this committee is not calibrated: members are calibrated when geomatt train ends, "
-            "folds are not.",
-            soft_wrap=True,
+            "folds are not."
         )
     if json_path is None and plot_path is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")

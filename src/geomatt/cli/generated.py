@@ -155,12 +155,19 @@ def _kind(name: str, hint: str, metadata: Any) -> tuple[Any, Callable[[Any], Any
         example = metadata["example"]
         pairs = functools.partial(parse_pairs, flag=_flag(name, metadata), example=example)
         return list[str], parse_reference if "float" in hint else pairs, {"metavar": "NAME=VALUE"}
+    if hint == "tuple[str, ...]":
+        return list[str], lambda names: tuple(map(from_anywhere, names)), {"metavar": "FILE"}
     if hint == "tuple[int, ...]":
         return str, functools.partial(parse_integers, flag=_flag(name, metadata)), {"metavar": "2,3,4"}
     if hint == "tuple[float, ...]":
         return str, functools.partial(parse_numbers, flag=_flag(name, metadata)), {"metavar": "300,1000"}
     plain = {str(bool): bool, str(int): int, "int | None": int, str(float): float, "float | None": float}
     return plain.get(hint, str), lambda value: value, {}
+
+
+def from_anywhere(name: str) -> str:
+    """The absolute path of a file, so that a run can be repeated from any folder; other names unchanged."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def parse_integers(text: str, flag: str) -> tuple[int, ...]:

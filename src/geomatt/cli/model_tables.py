@@ -19,12 +19,9 @@ SHOWN_LEVELS = (0.5, 0.7, 0.9, 0.95)
 LONG = 100  # characters; longer values, such as the frames of a split, are cut
 
 
-def info_table(potential: Potential, path: str) -> Table:
+def info_rows(potential: Potential, path: str) -> list[tuple[str, str]]:
     """All metadata of a model file."""
     described = describe(potential)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     normalisation = potential.normalisation
     reference = {symbols([z])[0]: f"{energy:.6f}" for z, energy in sorted(normalisation.reference.items())}
     parameters = sum(p.numel() for p in potential.network.parameters())
@@ -45,9 +42,7 @@ def info_table(potential: Potential, path: str) -> Table:
         for name, field in potential.network.config.settings().items()
     ]
     rows += list(_flat(potential.record))
-    for name, value in rows:
-        table.add_row(name, _words(value))
-    return table
+    return [(name, _words(value)) for name, value in rows]
 
 
 def error_tables(result: EvaluationResult) -> list[Table]:
@@ -93,15 +88,18 @@ def error_tables(result: EvaluationResult) -> list[Table]:
 
 def bond_table(scores: Sequence[BondScore]) -> Table:
     """How well each attention matrix ranks bonds."""
-    table = Table(title="Covalent bonds among the strongest attention", title_justify="left")
-    table.add_column("attention")
-    table.add_column("average precision", justify="right")
-    table.add_column("AUROC", justify="right")
+    caption = "1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance."
+    table = Table(
+        title="Covalent bonds among the strongest attention",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+    )
+    for name in ("attention", "average precision", "AUROC"):
+        table.add_column(name, justify="left" if name == "attention" else "right")
     for score in scores:
-        table.add_row(
-            score.label,
-            *("–" if v is None else f"{v:.3f}" for v in (score.average_precision, score.auroc)),
-        )
+        values = (score.average_precision, score.auroc)
+        table.add_row(score.label, *("–" if v is None else f"{v:.3f}" for v in values))
     return table
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output, progress_bar
+from geomatt.cli.console import progress_bar, say
 from geomatt.cli.options import (
     WITHOUT_LABELS,
     BatchSize,
@@ -55,8 +55,4 @@ def predict(
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress)
     write_predictions(dataset, predictions, out, loaded.calibration)
-    output.print(
-        f"{len(dataset)} structures with energy, forces and atomic energies: {out}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    say(f"{len(dataset)} structures with energy, forces and atomic energies: {out}")

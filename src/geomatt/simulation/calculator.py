@@ -71,11 +71,6 @@ class GeomAttCalculator(Calculator):
         return self._watch.active
 
     @property
-    def steps_outside(self) -> int:
-        """Calculations so far with a pair clearly outside its range in the training data."""
-        return self._watch.outside
-
-    @property
     def energy_spread(self) -> float | None:
         """Standard deviation of the members' energies in the last calculation (eV); None for one model."""
         return self._spread[0] if self._spread and self.results else None

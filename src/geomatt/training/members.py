@@ -14,9 +14,11 @@ from geomatt.errors import GeomAttError
 from geomatt.model import Committee, Potential
 from geomatt.model.calibration import Calibration, Scale, force_errors, identity
 from geomatt.model.files import check_device
+from geomatt.training import checkpoint
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.folder import CONFIG, locked, write_safely
 from geomatt.training.loop import TrainCallback, train_together
+from geomatt.training.resume import extends
 from geomatt.training.run import Job, TrainResult
 
 if TYPE_CHECKING:
@@ -51,6 +53,9 @@ def train_members(
         Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
         for member, split in enumerate(splits)
     ]
+    for job in jobs if resume else []:  # before one of them is extended
+        if checkpoint.exists(job.folder):
+            extends(checkpoint.read(job.folder), job.config, job.folder)
     # One program for all fills a GPU; on a CPU sharing gains nothing.
     groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
     results: list[TrainResult] = []
@@ -108,4 +113,6 @@ def stored_settings(out: str | Path) -> dict[str, object]:
         raise GeomAttError(
             f"There is no run to resume in {folder} (no config.toml). Start one without `resume`."
         )
-    return read_settings(folder / CONFIG)
+    first = member_folder(folder, 0) / CONFIG  # of members; newer if the run was extended
+    settings = read_settings(first if first.is_file() else folder / CONFIG)
+    return {name: value for name, value in settings.items() if not first.is_file() or name != "member"}

@@ -28,9 +28,8 @@ from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
 
-EXPONENT_LIMIT = (
-    40.0  # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution
-)
+# Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution.
+EXPONENT_LIMIT = 40.0
 
 
 class GeometricAttention(Network):
