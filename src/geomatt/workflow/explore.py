@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from geomatt.data import Dataset
+from geomatt.data import Batch, Dataset
 from geomatt.data.make.intact import Bonding
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
 from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, Replica
-from geomatt.simulation.forces import batch_forces
+from geomatt.simulation.forces import centred
 from geomatt.simulation.outcome import Part
 from geomatt.workflow.config import ImproveConfig
 
@@ -46,7 +47,12 @@ def explore(
     first = [starts[int(i)] for i in chosen]
     replicas = [Replica.of(s, seed=int(rng.integers(2**31)), domain=model.domain, walls=False) for s in first]
     numbers = torch.from_numpy(np.stack([s.numbers for s in first])).to(model.device)
-    forces = batch_forces(lambda batch: model.evaluate(batch, keep=True), numbers, model.dtype)
+
+    def forces(positions: Tensor) -> tuple[Tensor, Tensor]:
+        found = model.evaluate(Batch(numbers, centred(positions, numbers).to(model.dtype)), keep=True)
+        assert found.forces is not None
+        return found.energy, found.forces
+
     dynamics = BatchedDynamics(
         [Group(replicas, forces)],
         DynamicsConfig(
