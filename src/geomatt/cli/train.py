@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output
+from geomatt.cli.console import console, note, output
 from geomatt.cli.generated import from_anywhere, with_settings
 from geomatt.cli.options import set_up
 from geomatt.errors import GeomAttError
@@ -131,29 +131,43 @@ def _run(
     checkpoint_every: float,
     tensorboard: bool,
 ) -> None:
-    """Resolve the settings, read the data, train, and report the result and the next command."""
+    """Resolve the settings, join other processes if there are any, train and report."""
     import torch
 
-    from geomatt.cli.train_display import announce, live_progress
-    from geomatt.training import Interrupted, TrainProgress, resolve, train_members
-    from geomatt.training.dataset import check_tests, load_dataset, make_splits, resolve_sizes, unwanted
-    from geomatt.training.folder import refuse_used
-    from geomatt.training.start import fresh_network, load_base
-    from geomatt.training.tensorboard import tensorboard_callback
+    from geomatt.training import resolve
+    from geomatt.training.team import join
 
     if checkpoint_every < 0:
         raise GeomAttError(f"--checkpoint-every must not be negative, not {checkpoint_every}.")
     if stored is None:
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     config = resolve(given, stored)
-    refuse_used(out, resume)  # before time is spent on reading
+    with join(config.device) as us:
+        if not us.leads:
+            console.quiet = output.quiet = True
+        _train_and_report(config, out, resume, checkpoint_every, tensorboard, us.leads)
+
+
+def _train_and_report(
+    config: TrainConfig, out: Path, resume: bool, checkpoint_every: float, tensorboard: bool, leads: bool
+) -> None:
+    """Read the data, train, and report the result and the next command."""
+    from geomatt.cli.train_display import announce, live_progress
+    from geomatt.training import Interrupted, TrainProgress, train_members
+    from geomatt.training.dataset import check_tests, load_dataset, make_splits, resolve_sizes, unwanted
+    from geomatt.training.folder import refuse_used
+    from geomatt.training.start import fresh_network, load_base
+    from geomatt.training.tensorboard import tensorboard_callback
+
+    if leads:
+        refuse_used(out, resume)  # before time is spent on reading
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
-    board = tensorboard_callback(out) if tensorboard else None
+    board = tensorboard_callback(out) if tensorboard and leads else None
     _describe(config, splits, out)
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     try:
@@ -180,7 +194,8 @@ def _run(
             f"  geomatt train --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None
-    _report(results, dataset, splits, config, out)
+    if leads:
+        _report(results, dataset, splits, config, out)
 
 
 def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
