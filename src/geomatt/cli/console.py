@@ -24,3 +24,8 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(description, total=total)
         yield lambda done: bar.advance(task, done)
+
+
+def say(text: str, style: str = "") -> None:
+    """A message on stderr, as it is."""
+    console.print(text, highlight=False, soft_wrap=True, markup=False, style=style or None)

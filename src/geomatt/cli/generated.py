@@ -14,6 +14,7 @@ import typer
 
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
+from geomatt.simulation.settings import MDSettings
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
 
@@ -37,6 +38,20 @@ def with_settings(*, networks: bool, leave_out: Iterable[str] = ()) -> Callable[
     if networks:
         for name, described in _network_settings().items():
             options.setdefault(name, described)
+    return _with_options(options)
+
+
+def with_config(config: type[Any]) -> Callable[[Any], Any]:
+    """Give a command an option for every field of a dataclass; it receives what was given as `settings`."""
+    hints = get_type_hints(config)
+    options = {
+        f.name: _option(f.name, hints[f.name], f.metadata, f.default) for f in dataclasses.fields(config)
+    }
+    return _with_options(options)
+
+
+def _with_options(options: dict[str, Any]) -> Callable[[Any], Any]:
+    """Give a command these options, by the names of their settings."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -65,9 +80,9 @@ def with_settings(*, networks: bool, leave_out: Iterable[str] = ()) -> Callable[
 
 def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
-    return {
-        name: _flag(name, f.metadata) for name, f in {**train_fields(), **_all_network_fields()[0]}.items()
-    }
+    simulation = {f.name: f for f in dataclasses.fields(MDSettings)}
+    known = {**simulation, **train_fields(), **_all_network_fields()[0]}
+    return {name: _flag(name, f.metadata) for name, f in known.items()}
 
 
 def with_flags(message: str) -> str:

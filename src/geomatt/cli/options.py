@@ -10,10 +10,11 @@ import typer
 
 from geomatt.cli.console import console
 from geomatt.cli.generated import parse_pairs, train_fields
+from geomatt.errors import GeomAttError
 from geomatt.training.config import DATA
 
 if TYPE_CHECKING:
-    from geomatt.data.structures import Dataset
+    from geomatt.data.structures import Dataset, Structure
     from geomatt.model import AnyPotential
 
 
@@ -41,6 +42,7 @@ Dtype = Annotated[
     str | None,
     typer.Option("--dtype", help="float32 or float64; the model's own by default.", show_default=False),
 ]
+FrameNumber = Annotated[int, typer.Option("--frame", help="Which structure of the file; -1 is the last.")]
 BatchSize = Annotated[int, typer.Option("--batch", help="Structures computed at once.", min=1)]
 
 # For commands that need no labels: their names and units in the file do not matter then.
@@ -88,3 +90,13 @@ def read_data(
         force_unit=force_unit,
         keys=parse_keys(keys),
     )
+
+
+def read_structure(
+    path: str, frame: int, length_unit: str | None, keys: Sequence[str] | None = None
+) -> Structure:
+    """One structure of a file, without labels."""
+    dataset = read_data(path, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    if not -len(dataset) <= frame < len(dataset):
+        raise GeomAttError(f"There is no structure {frame}: {path} has {len(dataset)}, counted from 0.")
+    return dataset[frame]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,14 +21,15 @@ from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
 from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
-from geomatt.model.domain.limits import stack
+from geomatt.model.domain.limits import geometry, stack
 from geomatt.model.graphs import capture as capture_graph
-from geomatt.simulation.ensembles import INTEGRATORS, DynamicsConfig, Matter, State
+from geomatt.simulation.ensembles import INTEGRATORS, NOISY, DynamicsConfig, Matter, State
 from geomatt.simulation.forces import Forces
 from geomatt.simulation.monitor import Monitor, PaddedBonds
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.restart import restore, save
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
+from geomatt.simulation.watchdog import Watch, Watchdog
 
 CAPACITY = 1000  # observations held on the device before they are fetched
 
@@ -43,6 +45,7 @@ class Replica:
     velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them; drawn if not given
     limits: PairLimits | None = None  # walls act outside
     bonds: Bonds | None = None  # to watch
+    ranges: PairLimits | None = None  # of distances in the training data, to watch
 
     @classmethod
     def of(
@@ -55,13 +58,15 @@ class Replica:
         name: str = "",
     ) -> Replica:
         """A replica whose bonds, and walls unless they are off, are those of a model's domain."""
-        limits = bonds = None
+        ranges = bonds = None
         if domain is not None:
             length = distances(structure)
             bonds = domain.ranges.bonds(structure.numbers, length)
-            if walls:
-                limits = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
-        return cls(structure.numbers, structure.positions, seed, name, limits=limits, bonds=bonds)
+            ranges = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
+        limits = ranges if walls else None
+        return cls(
+            structure.numbers, structure.positions, seed, name, limits=limits, bonds=bonds, ranges=ranges
+        )
 
 
 @dataclass(frozen=True)
@@ -87,11 +92,15 @@ class BatchedDynamics:
         walls: Walls | None = None,
         device: torch.device | str = "cpu",
         capture: bool | None = None,
-        keep_positions: bool = False,
+        keep_frames: bool = False,
+        watch: Watch | None = None,
+        spread: Tensor | None = None,
     ) -> None:
         """`capture`: use CUDA graphs (default: on a GPU), which needs forces that a graph can hold.
 
-        `walls` act on replicas that have limits. `keep_positions` records them at every observation.
+        `walls` act on replicas that have limits. `keep_frames` records positions, velocities and forces at
+        every observation. `watch` looks for alarms; `spread` (R,) is the disagreement of a committee, which
+        the forces of the groups update.
         """
         self.groups, self.config = list(groups), config or DynamicsConfig()
         self.replicas = [replica for group in self.groups for replica in group.replicas]
@@ -115,10 +124,12 @@ class BatchedDynamics:
             self.integrator,
             PaddedBonds.stack([r.bonds for r in self.replicas], self.atoms, self.device),
             capacity=CAPACITY,
-            keep_positions=keep_positions,
+            keep_frames=keep_frames,
+            watchdog=None if watch is None else self._watchdog(watch, spread),
+            spread=spread,
         )
         self.generators = [torch.Generator(self.device).manual_seed(r.seed) for r in self.replicas]
-        noisy = self.config.ensemble == "langevin"
+        noisy = self.config.ensemble in NOISY
         shape = (self.config.interval, *self.state.positions.shape) if noisy else (0,)
         self.noise = torch.zeros(shape, dtype=torch.float64, device=self.device)
         self.parts: list[Part] = []
@@ -131,6 +142,11 @@ class BatchedDynamics:
         """Steps done."""
         return int(self.state.step)
 
+    @property
+    def alive(self) -> bool:
+        """True if any replica is still moving."""
+        return bool(self.state.alive.any())
+
     def run(
         self,
         steps: int,
@@ -139,6 +155,17 @@ class BatchedDynamics:
         on_part: Callable[[Part], None] | None = None,
     ) -> Outcome:
         """Run `steps` more steps. `on_part` gets the records of each part of the run once fetched."""
+        self.advance(steps, progress=progress, on_part=on_part)
+        return self.outcome()
+
+    def advance(
+        self,
+        steps: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+        on_part: Callable[[Part], None] | None = None,
+    ) -> None:
+        """As `run`, without its results."""
         interval = self.config.interval
         if steps < 0 or steps % interval:
             raise GeomAttError(f"The number of steps, {steps}, must be a multiple of `interval`, {interval}.")
@@ -154,15 +181,14 @@ class BatchedDynamics:
                     progress(interval)
             self._fetch(self.steps - (part - 1) * interval, on_part)
             blocks -= part
-        return self.outcome()
 
     def outcome(self) -> Outcome:
         """Results of the run so far."""
         return Outcome.of(self.replicas, self.config, self.steps, self.monitor, self.parts)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is needed to continue into one file."""
-        save(self, Path(path))
+    def save(self, path: str | os.PathLike[str], extra: Any = None) -> None:
+        """Write all that is needed to continue into one file, and `extra`, any JSON value."""
+        save(self, Path(path), extra)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continue from a file written by `save`; on a CPU, bit by bit as without the interruption."""
@@ -220,14 +246,23 @@ class BatchedDynamics:
         count = int(self.monitor.filled)
         steps = first_step + self.config.interval * np.arange(count)
         series = self.monitor.series[:count].cpu().numpy().copy()
-        positions = None
-        if self.monitor.positions.numel():
-            positions = self.monitor.positions[:count].cpu().numpy().copy()
+        frames = self.monitor.frames[:count].cpu().numpy().copy() if self.monitor.frames.numel() else None
         self.monitor.filled.zero_()
-        part = Part(steps * self.config.timestep_fs, series[:, 0], series[:, 1], series[:, 2], positions)
-        self.parts.append(part.without_positions())
+        plain = Part(steps * self.config.timestep_fs, *series.swapaxes(0, 1))
+        part = replace(plain, frames=frames)
+        self.parts.append(plain)
         if on_part is not None:
             on_part(part)
+
+    def _watchdog(self, watch: Watch, spread: Tensor | None) -> Watchdog:
+        known = [r.ranges for r in self.replicas]
+        limits = None
+        if any(one is not None and one.exist for one in known):
+            each = [r.ranges or PairLimits.none(len(r.numbers), "") for r in self.replicas]
+            limits = stack(each, self.atoms).to(self.device)
+        _, distance = geometry(self.state.positions)
+        temperature = self.config.temperature_K
+        return Watchdog(watch, self.matter, self.numbers, distance, limits, spread, temperature)
 
     # --- start ---------------------------------------------------------------------------------------------
 
