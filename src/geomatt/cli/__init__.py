@@ -41,7 +41,7 @@ def options(
 
 
 COMMANDS = (
-    "demo", "data", "train", "evaluate", "predict", "attention", "md", "info",
+    "demo", "data", "train", "evaluate", "predict", "attention", "relax", "vibrations", "scan", "md", "info",
     "models", "import_authors", "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.

@@ -14,7 +14,7 @@ import typer
 
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
-from geomatt.simulation.settings import MDSettings
+from geomatt.simulation.settings import SIMULATIONS
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
 
@@ -80,7 +80,7 @@ def _with_options(options: dict[str, Any]) -> Callable[[Any], Any]:
 
 def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
-    simulation = {f.name: f for f in dataclasses.fields(MDSettings)}
+    simulation = {f.name: f for config in SIMULATIONS for f in dataclasses.fields(config)}
     known = {**simulation, **train_fields(), **_all_network_fields()[0]}
     return {name: _flag(name, f.metadata) for name, f in known.items()}
 

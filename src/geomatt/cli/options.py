@@ -43,6 +43,13 @@ Dtype = Annotated[
     typer.Option("--dtype", help="float32 or float64; the model's own by default.", show_default=False),
 ]
 FrameNumber = Annotated[int, typer.Option("--frame", help="Which structure of the file; -1 is the last.")]
+Precise = Annotated[str, typer.Option("--dtype", help="float64, or float32, which is faster.")]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder for the results; named after STRUCTURE by default.", show_default=False
+    ),
+]
 BatchSize = Annotated[int, typer.Option("--batch", help="Structures computed at once.", min=1)]
 
 # For commands that need no labels: their names and units in the file do not matter then.
@@ -100,3 +107,15 @@ def read_structure(
     if not -len(dataset) <= frame < len(dataset):
         raise GeomAttError(f"There is no structure {frame}: {path} has {len(dataset)}, counted from 0.")
     return dataset[frame]
+
+
+def result_folder(out: Path | None, structure: str, command: str) -> Path:
+    """The folder for the results of a command, made if needed."""
+    from geomatt.data.files import write_error
+
+    folder = out or Path(f"{Path(structure).name.partition('.')[0]}_{command}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    return folder

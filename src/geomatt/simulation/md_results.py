@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from geomatt.data.files import atomic_output, atomic_write
+from geomatt.data.files import atomic_output
 from geomatt.model import AnyPotential
 from geomatt.simulation.figures import COLOURS, new_figure, save_figure
 from geomatt.simulation.md import MDReport, Saved
 from geomatt.simulation.monitor import SERIES as NAMES
+from geomatt.simulation.results import write_json
 
 RESULT, SERIES, PLOT = "md.json", "series.npz", "md.png"
 MOST_POINTS = 2000  # of a curve
@@ -24,7 +23,7 @@ def write_results(report: MDReport, potential: AnyPotential) -> dict[str, Path]:
     """Write all files into the folder of the run; returns them by what they hold."""
     folder = report.folder
     files = {"numbers": folder / RESULT, "series": folder / SERIES, "plot": folder / PLOT}
-    atomic_write(files["numbers"], (json.dumps(summary(report, potential), indent=2) + "\n").encode())
+    write_json(summary(report, potential), files["numbers"])
     records = report.outcome.records
     with atomic_output(files["series"]) as temporary, open(temporary, "wb") as stream:
         np.savez_compressed(stream, **{name: getattr(records, name) for name in ("time_fs", *NAMES)})
@@ -34,37 +33,24 @@ def write_results(report: MDReport, potential: AnyPotential) -> dict[str, Path]:
 
 def summary(report: MDReport, potential: AnyPotential) -> dict[str, Any]:
     """Everything worth keeping as plain values."""
-    from geomatt import __version__
-
     saved = Saved.read(report.folder)
-    return finite(
-        {
-            "model": saved.model,
-            "fingerprint": saved.fingerprint,
-            "settings": report.settings.to_dict(),
-            "atoms": len(saved.start),
-            "steps": report.steps,
-            "picoseconds": 1e-3 * report.steps * report.settings.timestep,
-            "finished": report.finished,
-            "seconds": report.seconds,
-            "steps_per_second": report.rate,
-            "ns_per_day": report.ns_per_day,
-            "replicas": report.outcome.rows(),
-            "frames_to_label": report.to_label,
-            "device": str(potential.device),
-            "dtype": str(potential.dtype).removeprefix("torch."),
-            "versions": {"geomatt": __version__, "torch": str(torch.__version__)},
-        }
-    )
-
-
-def finite(value: Any) -> Any:
-    """The same values with None for those that are no finite number, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return {
+        "model": saved.model,
+        "fingerprint": saved.fingerprint,
+        "settings": report.settings.to_dict(),
+        "atoms": len(saved.start),
+        "steps": report.steps,
+        "picoseconds": 1e-3 * report.steps * report.settings.timestep,
+        "finished": report.finished,
+        "seconds": report.seconds,
+        "steps_per_second": report.rate,
+        "ns_per_day": report.ns_per_day,
+        "replicas": report.outcome.rows(),
+        "frames_to_label": report.to_label,
+        "device": str(potential.device),
+        "dtype": str(potential.dtype).removeprefix("torch."),
+        "torch": str(torch.__version__),
+    }
 
 
 def draw(report: MDReport, path: Path) -> None:

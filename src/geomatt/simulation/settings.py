@@ -7,6 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from geomatt.errors import GeomAttError
 from geomatt.model.settings import setting
 
@@ -81,3 +83,75 @@ class MDSettings:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+
+RELAXATION, SCAN = "Relaxation", "Scan"
+OPTIMISERS = ("bfgs", "fire")
+
+
+@dataclass(frozen=True)
+class RelaxSettings:
+    """A geometry optimisation."""
+
+    fmax: float = setting(0.005, "highest force on an atom at the end, in eV/Å", group=RELAXATION)
+    steps: int = setting(1000, "most steps", group=RELAXATION)
+    optimiser: str = setting(
+        "bfgs", "bfgs, or fire for large or badly built structures", group=RELAXATION, choices=OPTIMISERS
+    )
+    cell: bool = setting(False, "relax the cell of a periodic structure, too", group=RELAXATION)
+    walls: bool = setting(True, "walls where the training data ends", group=RELAXATION)
+
+    def __post_init__(self) -> None:
+        for name in ("fmax", "steps"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        if self.optimiser not in OPTIMISERS:
+            raise GeomAttError(f"Unknown `optimiser` {self.optimiser!r}. Use {' or '.join(OPTIMISERS)}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """A scan of a torsion or distance."""
+
+    first: float | None = setting(
+        None, "first value: degrees (-180 by default) or Å (0.3 below the present)", group=SCAN, flag="--from"
+    )
+    last: float | None = setting(
+        None, "last value: degrees (180 by default) or Å (0.7 above the present)", group=SCAN, flag="--to"
+    )
+    points: int = setting(37, "number of values", group=SCAN)
+    relaxed: bool = setting(False, "relax all else at every point", group=SCAN)
+    fmax: float = setting(0.01, "relaxed scans: highest force at the end, in eV/Å", group=SCAN)
+    steps: int = setting(300, "relaxed scans: most steps at a point", group=SCAN)
+    walls: bool = setting(True, "relaxed scans: walls where the training data ends", group=SCAN)
+
+    def __post_init__(self) -> None:
+        if self.points < 2:
+            raise GeomAttError(f"`points` must be at least 2, not {self.points}.")
+        RelaxSettings(fmax=self.fmax, steps=self.steps)
+
+    def values(self, kind: str, present: float) -> np.ndarray:
+        """Values of the coordinate (points,), ascending."""
+        ends = (-180.0, 180.0) if kind == "torsion" else (present - 0.3, present + 0.7)
+        first = ends[0] if self.first is None else self.first
+        last = ends[1] if self.last is None else self.last
+        if not (math.isfinite(first) and math.isfinite(last) and first < last):
+            raise GeomAttError(f"The scan must go up: `first` is {first:g}, `last` is {last:g}.")
+        if kind == "distance" and first <= 0.2:
+            raise GeomAttError(
+                f"Atoms {first:g} Å apart are on top of each other. Start the scan at `first` > 0.2."
+            )
+        if kind == "torsion" and last - first > 360.0 + 1e-9:
+            raise GeomAttError(
+                "A torsion repeats after 360 degrees. Choose `first` and `last` closer together."
+            )
+        return np.linspace(first, last, self.points)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+SIMULATIONS: tuple[Any, ...] = (MDSettings, RelaxSettings, ScanSettings)
