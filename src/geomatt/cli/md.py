@@ -76,6 +76,7 @@ def md(
     ranges of the training data and a committee that disagrees, and saves such frames
     for labelling (to_label.extxyz).
     """
+    from geomatt.simulation.checks import refuse
     from geomatt.simulation.md import Saved, run_dynamics
     from geomatt.simulation.md_results import write_results
 
@@ -92,6 +93,7 @@ def md(
         chosen, folder = MDSettings(**settings), _folder(out, structure, resume)
         start = read_structure(structure, frame, length_unit)
     loaded = load_model(Path(model), device, dtype)
+    refuse(loaded, start)
     for message in (*loaded.doubts(start), *loaded.extrapolations([start])):
         say(f"Warning: {message}", style="yellow")
     name = str(Path(model).resolve()) if Path(model).exists() else model
@@ -112,7 +114,7 @@ def md(
             progress=show,
         )
     files = write_results(report, loaded)
-    _print(report, files, model, structure)
+    _print(report, files, model)
     if report.signal:
         raise typer.Exit(128 + report.signal)
     if not report.outcome.intact.any():
@@ -169,7 +171,7 @@ def speed(rate: float, settings: MDSettings) -> str:
     return f"{rate:.0f} steps/s, {each:.3g} ns/day{total}"
 
 
-def _print(report: MDReport, files: dict[str, Path], model: str, structure: str | None) -> None:
+def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
     """The closing table, warnings and the next commands."""
     from geomatt.simulation.md import TO_LABEL
 
@@ -190,7 +192,8 @@ def _print(report: MDReport, files: dict[str, Path], model: str, structure: str 
         say(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
         return
     longer = f"  geomatt md --out {folder} --resume --time {2 * settings.time:g}   # as long again"
-    relax = f"  geomatt relax {model} {structure or folder / 'trajectory.extxyz'}"
+    last = folder / f"{'trajectory_0' if settings.replicas > 1 else 'trajectory'}.{settings.format}"
+    relax = f"  geomatt relax {model} {last} --frame -1   # the minimum below its end"
     if outcome.intact.any():
         say(f"Next:\n{longer}\n{relax}")
     elif report.to_label:
@@ -211,7 +214,7 @@ def _table(report: MDReport) -> Any:
     order = sorted(range(len(rows)), key=lambda r: (not rows[r]["failure"], r))[:MOST_ROWS]
     for r in sorted(order):
         row = rows[r]
-        ended = row["failure"] or ("interrupted" if not report.finished else "complete")
+        ended = "stopped" if row["failure"] else "complete" if report.finished else "interrupted"
         table.add_row(
             str(r),
             f"{row['survived_ps']:.3g}",

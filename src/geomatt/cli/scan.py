@@ -237,7 +237,8 @@ def _print(
         output.print(
             f"Against {numbers['name']}: RMS difference {factor * numbers['rms_eV']:.3f}, "
             f"largest {factor * numbers['largest_eV']:.3f}; highest point "
-            f"{factor * numbers['barrier_model_eV']:.3f}, reference {factor * numbers['barrier_reference_eV']:.3f} {unit}.",
+            f"{factor * numbers['barrier_model_eV']:.3f}, reference "
+            f"{factor * numbers['barrier_reference_eV']:.3f} {unit}.",
             highlight=False,
             soft_wrap=True,
         )

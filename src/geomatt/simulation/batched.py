@@ -21,7 +21,7 @@ from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
 from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
-from geomatt.model.domain.limits import geometry, stack
+from geomatt.model.domain.limits import geometry, outside, stack
 from geomatt.model.graphs import capture as capture_graph
 from geomatt.simulation.ensembles import INTEGRATORS, NOISY, DynamicsConfig, Matter, State
 from geomatt.simulation.forces import Forces
@@ -223,12 +223,19 @@ class BatchedDynamics:
             state.energy[rows].copy_(energy)
             state.forces[rows, :atoms].copy_(forces)
             start = rows.stop
-        if self.walled:
+        if self.walled and self._near_walls(state):
             found = self.walls.evaluate(state.positions, self.limits)
             state.energy.add_(found.energy)
             state.forces.add_(found.forces)
             if count:
                 self.monitor.count_walls(state, found)
+
+    def _near_walls(self, state: State) -> bool:
+        """False if no wall acts. Looked at on a CPU only: a GPU would have to wait for the answer."""
+        if self.device.type != "cpu":
+            return True
+        excess = outside(state.positions, self.limits).excess
+        return bool((excess > self.walls.margin).any())
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """A block as a CUDA graph. Warming up runs it, so what it changes is put back."""

@@ -6,11 +6,19 @@ import numpy as np
 
 from geomatt.data.bonds import relative_lengths
 from geomatt.data.structures import Structure
-from geomatt.elements import COVALENT_RADII, SYMBOLS
+from geomatt.elements import COVALENT_RADII, SYMBOLS, formula
 from geomatt.errors import GeomAttError
+from geomatt.model import AnyPotential
 from geomatt.model.domain.measure import distances
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
+
+
+def refuse(potential: AnyPotential, structure: Structure) -> None:
+    """Raise an error for a structure that cannot be simulated with a model."""
+    name = formula(structure.numbers)
+    potential.check(structure, name)
+    refuse_overlap(structure, name)
 
 
 def refuse_overlap(structure: Structure, name: str = "The structure") -> None:

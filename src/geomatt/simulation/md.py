@@ -25,7 +25,7 @@ from geomatt.locks import LockedError, file_lock
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import Bonds
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
-from geomatt.simulation.checks import refuse_overlap
+from geomatt.simulation.checks import refuse
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import PotentialForces
 from geomatt.simulation.outcome import Outcome, Part
@@ -140,8 +140,7 @@ def run_dynamics(
         raise GeomAttError(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
-    potential.check(start, formula(start.numbers))
-    refuse_overlap(start, formula(start.numbers))
+    refuse(potential, start)
     _refuse_periodic(start)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)

@@ -16,7 +16,7 @@ from geomatt.model import AnyPotential
 from geomatt.model.domain.measure import distances
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.checks import refuse_overlap
+from geomatt.simulation.checks import refuse
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 
@@ -84,8 +84,7 @@ def relax(
     from ase.optimize import BFGS, FIRE
 
     settings = settings or RelaxSettings()
-    potential.check(structure)
-    refuse_overlap(structure)
+    refuse(potential, structure)
     if settings.cell and not all(structure.pbc):
         raise GeomAttError(
             "Only a structure that is periodic in all directions has a cell to relax. Leave `cell` out."

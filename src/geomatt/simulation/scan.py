@@ -13,7 +13,7 @@ import numpy as np
 from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
-from geomatt.simulation.checks import refuse_overlap
+from geomatt.simulation.checks import refuse
 from geomatt.simulation.coordinates import Coordinate
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 
@@ -94,8 +94,7 @@ def scan(
     starts at the value nearest to the present one and walks from there to both ends; it ends early, with
     the points it has, if `progress` returns True.
     """
-    potential.check(structure)
-    refuse_overlap(structure)
+    refuse(potential, structure)
     coordinate.check(structure)
     values = settings.values(coordinate.kind, coordinate.value(structure.positions))
     side = coordinate.moving(structure)
