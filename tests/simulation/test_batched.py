@@ -526,7 +526,7 @@ def test_invalid_restart_files(tmp_path):
 @pytest.mark.parametrize(
     "bad",
     [
-        {"ensemble": "npt"}, {"timestep_fs": 0.0}, {"timestep_fs": float("nan")}, {"temperature_K": -1.0},
+        {"ensemble": "npe"}, {"timestep_fs": 0.0}, {"timestep_fs": float("nan")}, {"temperature_K": -1.0},
         {"temperature_K": 0.0}, {"friction": -1.0}, {"chain": 0}, {"interval": 0}, {"damping_fs": np.inf},
     ],
 )  # fmt: skip

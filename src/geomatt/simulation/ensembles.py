@@ -20,8 +20,8 @@ from torch import Tensor
 from geomatt.errors import GeomAttError
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
-ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi")
-NOISY = ("langevin", "bussi")  # those that draw random numbers
+ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi", "npt")
+NOISY = ("langevin", "bussi", "npt")  # those that draw random numbers
 MOVE = 0.5  # Å an atom may move in a step; thermal motion is 50 times slower
 
 
@@ -33,13 +33,13 @@ class DynamicsConfig:
     time of 20 steps of 0.5 fs, and a mass of twice n kT τ² in our definition.
     """
 
-    ensemble: Literal["nve", "langevin", "nose-hoover", "bussi"] = "nose-hoover"
+    ensemble: Literal["nve", "langevin", "nose-hoover", "bussi", "npt"] = "nose-hoover"
     temperature_K: float = 500.0  # of the thermostat and of the first velocities
     timestep_fs: float = 0.5
     # τ of Nosé–Hoover, with masses Q₁ = n kT τ² and Q_k = kT τ², and relaxation time of Bussi's thermostat
     damping_fs: float = 20.0
     chain: int = 3  # thermostats of Nosé–Hoover; 1 is the original method
-    friction: float = 0.01  # of Langevin dynamics, 1/fs
+    friction: float = 0.01  # of Langevin dynamics and NPT, 1/fs
     # True for molecules in empty space: the centre of mass rests, and so does rotation unless Langevin forces
     # drive it. False where an outer field holds the atoms.
     free: bool = True
@@ -61,7 +61,7 @@ class DynamicsConfig:
     @property
     def rotates(self) -> bool:
         """True if rotation as a whole is one of the motions that share the temperature."""
-        return not self.free or self.ensemble == "langevin"
+        return not self.free or self.ensemble in ("langevin", "npt")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -79,9 +79,21 @@ class State:
     thermostat: Tensor  # (C, R) float64, η; Langevin and Bussi keep the heat given to the bath in the first
     thermostat_velocity: Tensor  # (C, R) float64, dη/dt
     step: Tensor  # () int64, steps done
+    cell: Tensor  # (R, 3, 3) float64, rows are lattice vectors; (0,) for molecules
+    stress: Tensor  # (R, 3, 3) float64, eV/Å³ in ASE's sign; (0,) for molecules
 
     def tensors(self) -> dict[str, Tensor]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def lattice(self) -> Tensor | None:
+        """The cells (R, 3, 3), None for molecules."""
+        return self.cell if self.cell.numel() else None
+
+    @property
+    def volume(self) -> Tensor:
+        """Of the cells (R,), Å³."""
+        return torch.linalg.det(self.cell).abs()
 
 
 @dataclass(frozen=True)
@@ -99,6 +111,11 @@ class Matter:
     def temperature(self, velocities: Tensor) -> Tensor:
         """In K (R,)."""
         return self.doubled_kinetic_energy(velocities) / (self.freedom * BOLTZMANN)
+
+    def pressure(self, state: State) -> Tensor:
+        """In eV/Å³ (R,), of the motion of the atoms and their forces."""
+        trace = state.stress.diagonal(dim1=1, dim2=2).sum(-1)
+        return (self.doubled_kinetic_energy(state.velocities) / state.volume - trace) / 3.0
 
 
 Evaluate = Callable[[State], None]  # writes forces and energy of the positions

@@ -15,6 +15,9 @@ from geomatt.model.potential import AnyPotential
 # Energies (R,) in eV and forces (R, N, 3) in eV/Å of positions (R, N, 3) float64, in any precision.
 Forces = Callable[[Tensor], tuple[Tensor, Tensor]]
 
+# The same for positions and cells (R, 3, 3), with the stress (R, 3, 3) in eV/Å³.
+CellForces = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
+
 
 def batch_forces(evaluate: Callable[[Batch], Any], numbers: Tensor, dtype: torch.dtype) -> Forces:
     """Forces from a function of a `Batch` that gives energy (R,) and forces (R, N, 3) in eV and Å.
@@ -77,6 +80,25 @@ class PotentialForces:
         every = torch.stack(forces).double()  # (members, R, N, 3)
         self.spread.copy_(every.std(0, correction=0).norm(dim=-1).amax(-1))
         return torch.stack(energies).mean(0), every.mean(0)
+
+
+class PeriodicForces:
+    """Forces and stress of a potential for periodic replicas `numbers` (R, N); `spread` as above."""
+
+    def __init__(self, potential: AnyPotential, numbers: Tensor) -> None:
+        self.potential, self.numbers = potential, numbers
+        several = len(potential.members) > 1
+        self.spread = torch.zeros(len(numbers), device=numbers.device).double() if several else None
+
+    def __call__(self, positions: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dtype = self.potential.dtype
+        where = centred(positions, self.numbers).to(dtype)
+        found = self.potential.evaluate(Batch(self.numbers, where, cell=cell.to(dtype)), keep=True)
+        if found.forces is None or found.stress is None:
+            raise TypeError("the model gave no forces or no stress")
+        if self.spread is not None and found.forces_spread is not None:
+            self.spread.copy_(found.forces_spread.amax(-1))
+        return found.energy, found.forces, found.stress
 
 
 def centred(positions: Tensor, numbers: Tensor) -> Tensor:

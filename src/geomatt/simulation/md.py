@@ -17,18 +17,20 @@ from typing import Any
 import numpy as np
 import torch
 
-from geomatt.data.bonds import bonded, distances
+from geomatt.data.bonds import bonded
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.locks import LockedError, file_lock
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import Bonds
+from geomatt.model.domain.measure import distances
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.checks import refuse
 from geomatt.simulation.ensembles import DynamicsConfig
-from geomatt.simulation.forces import PotentialForces
+from geomatt.simulation.forces import PeriodicForces, PotentialForces
 from geomatt.simulation.outcome import Outcome, Part
+from geomatt.simulation.pressure import Barostat
 from geomatt.simulation.restart import read_extra
 from geomatt.simulation.settings import MDSettings
 from geomatt.simulation.trajectory import Frame, TrajectoryFile, open_trajectory
@@ -97,7 +99,12 @@ class Saved:
                 extra["model"],
                 extra["fingerprint"],
                 MDSettings(**extra["settings"]),
-                Structure(np.array(start["numbers"]), np.array(start["positions"])),
+                Structure(
+                    np.array(start["numbers"]),
+                    np.array(start["positions"]),
+                    cell=None if start["cell"] is None else np.array(start["cell"]),
+                    pbc=tuple(start["pbc"]),
+                ),
                 extra["marks"],
                 extra["to_label"],
             )
@@ -107,7 +114,13 @@ class Saved:
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        start = {"numbers": self.start.numbers.tolist(), "positions": self.start.positions.tolist()}
+        s = self.start
+        start = {
+            "numbers": s.numbers.tolist(),
+            "positions": s.positions.tolist(),
+            "cell": None if s.cell is None else s.cell.tolist(),
+            "pbc": list(s.pbc),
+        }
         return {
             "model": self.model,
             "fingerprint": self.fingerprint,
@@ -141,7 +154,7 @@ def run_dynamics(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
     refuse(potential, start)
-    _refuse_periodic(start)
+    _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -242,7 +255,8 @@ class _Run:
             for r, file in enumerate(trajectories):
                 positions, velocities, forces = part.frames[t, :, r]
                 info = {"time_fs": when, "replica": r}
-                plain = replace(start, positions=positions, info={}, energy=None, forces=None)
+                cell = start.cell if part.cells is None else part.cells[t, r]
+                plain = replace(start, positions=positions, cell=cell, info={}, energy=None, forces=None)
                 energy = float(part.potential_energy[t, r])
                 if np.isfinite(energy):
                     file.write(Frame(replace(plain, energy=energy, forces=forces), velocities, info))
@@ -269,7 +283,8 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
         _replica(potential, start, settings.seed + r, settings.walls) for r in range(settings.replicas)
     ]
     numbers = torch.from_numpy(np.stack([r.numbers for r in replicas])).to(potential.device)
-    forces = PotentialForces(potential, numbers)
+    kind = PeriodicForces if start.periodic else PotentialForces
+    forces: PeriodicForces | PotentialForces = kind(potential, numbers)
     never, doubt = settings.stop_on == "never", settings.stop_on == "doubt"
     config = DynamicsConfig(
         ensemble=settings.ensemble,  # type: ignore[arg-type]
@@ -289,6 +304,7 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
         keep_frames=True,
         watch=watch,
         spread=forces.spread,
+        barostat=Barostat(settings.pressure, settings.pressure_time, settings.compressibility),
     )
 
 
@@ -296,7 +312,7 @@ def _replica(potential: AnyPotential, start: Structure, seed: int, walls: bool) 
     """A replica with the bonds of the training data or, of a molecule it does not know, its present ones."""
     replica = Replica.of(start, seed, potential.domain, walls=walls)
     if replica.bonds is None or not len(replica.bonds.pairs):
-        length = distances(start)
+        length = distances(start.positions, replica.cell)
         pairs = np.argwhere(np.triu(bonded(start.numbers, length)))
         replica = replace(replica, bonds=Bonds(pairs, length[tuple(pairs.T)]))
     return replica
@@ -330,6 +346,11 @@ def _same_run(
             )
 
 
-def _refuse_periodic(start: Structure) -> None:
-    if start.periodic:
-        raise GeomAttError("The structure is periodic. Set pbc to False for a molecule.")
+def _check_cell(start: Structure, settings: MDSettings) -> None:
+    if start.periodic and not all(start.pbc):
+        raise GeomAttError(
+            "The structure is periodic in some directions only. Make it periodic in all of them, with empty "
+            "space where it ends, or in none."
+        )
+    if settings.ensemble == "npt" and not start.periodic:
+        raise GeomAttError("A molecule in empty space has no pressure. Choose another `ensemble` than npt.")

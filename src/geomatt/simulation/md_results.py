@@ -58,13 +58,15 @@ def draw(report: MDReport, path: Path) -> None:
     records, size = report.outcome.records, report.outcome.sizes[0]
     every = max(1, len(records.time_fs) // MOST_POINTS)
     time = records.time_fs[::every] / 1000.0
-    figure, axes = new_figure(3, 1, size=(7.0, 6.5), sharex=True)
-    curves = (
+    curves = [
         ("temperature (K)", records.temperature_K[::every]),
         ("potential energy (eV)", records.potential_energy[::every] - records.potential_energy[0]),
         ("conserved energy\n(meV/atom)",
          1000.0 * (records.conserved_energy[::every] - records.conserved_energy[0]) / size),
-    )  # fmt: skip
+    ]  # fmt: skip
+    if report.settings.ensemble == "npt":
+        curves.append(("volume (Å³)", records.volume[::every]))
+    figure, axes = new_figure(len(curves), 1, size=(7.0, 0.5 + 2.0 * len(curves)), sharex=True)
     for axis, (label, values) in zip(axes, curves, strict=True):
         for r, column in enumerate(values.T):
             axis.plot(time, column, lw=0.8, color=COLOURS[r % len(COLOURS)])

@@ -15,10 +15,12 @@ from torch import Tensor
 from geomatt.model.domain import Bonds, WallResult
 from geomatt.model.domain.limits import geometry
 from geomatt.simulation.ensembles import DynamicsConfig, Matter, State, Verlet, stop
+from geomatt.simulation.pressure import BAR
 from geomatt.simulation.watchdog import BROKEN, DIVERGED, Watchdog
 
 # What is recorded at every observation, in this order; the names are those of `outcome.Part`.
-SERIES = ("temperature_K", "potential_energy", "conserved_energy", "highest_force", "spread", "alarm")
+SERIES = ("temperature_K", "potential_energy", "conserved_energy", "highest_force", "spread", "pressure",
+          "volume", "alarm")  # fmt: skip
 
 # The distribution of distances as Fu et al. 2023 take it: 500 bins up to 10 Å.
 BINS, BIN_WIDTH = 500, 0.02
@@ -57,6 +59,7 @@ class Monitor:
         *,
         capacity: int,
         keep_frames: bool,
+        periodic: bool = False,
         watchdog: Watchdog | None = None,
         spread: Tensor | None = None,
     ) -> None:
@@ -83,6 +86,7 @@ class Monitor:
         self.filled = integers(1)
         self.series = floats(capacity, len(SERIES), replicas)
         self.frames = floats(*((capacity, 3, replicas, atoms, 3) if keep_frames else (0,)))
+        self.cells = floats(*((capacity, replicas, 3, 3) if keep_frames and periodic else (0,)))
         real = matter.masses[..., 0] > 0
         above = torch.ones(atoms, atoms, device=device, dtype=torch.bool).triu(1)
         self._pairs = above & real[:, :, None] & real[:, None, :]  # (R, N, N)
@@ -95,7 +99,7 @@ class Monitor:
 
     def buffers(self) -> list[Tensor]:
         """Everything that an observation changes."""
-        return [*self.tensors().values(), self.filled, self.series, self.frames]
+        return [*self.tensors().values(), self.filled, self.series, self.frames, self.cells]
 
     def count_walls(self, state: State, walls: WallResult) -> None:
         """Called once a step."""
@@ -107,7 +111,7 @@ class Monitor:
 
     def observe(self, state: State) -> None:
         """Called every `interval` steps. Replicas with a broken bond or a serious alarm stop here."""
-        _, distance = geometry(state.positions)
+        _, distance = geometry(state.positions, state.lattice)
         temperature = self.matter.temperature(state.velocities)
         # A replica that stopped since the last observation has its alarm in this one.
         alarm = DIVERGED * (~state.alive & (self.failed_at < 0))
@@ -129,10 +133,23 @@ class Monitor:
             for bit in self.watchdog.stopping:
                 self._fail(state, (serious & bit) > 0, bit)
             state.alive.logical_and_(serious == 0)
-        rows = [temperature, state.energy, self.integrator.conserved(state), highest, spread]
+        pressure = volume = highest * torch.nan
+        if state.lattice is not None:
+            pressure, volume = self.matter.pressure(state) / BAR, state.volume
+        rows = [
+            temperature,
+            state.energy,
+            self.integrator.conserved(state),
+            highest,
+            spread,
+            pressure,
+            volume,
+        ]
         frame = [state.positions, state.velocities, state.forces]
         if self.frames.numel():
             self.frames.index_copy_(0, self.filled, torch.stack(frame)[None])
+        if self.cells.numel():
+            self.cells.index_copy_(0, self.filled, state.cell[None])
         stop(state)
         counted = (self._pairs & state.alive[:, None, None]).flatten(1).to(torch.int64)
         where = (distance / BIN_WIDTH).to(torch.int64).clamp(max=BINS).flatten(1)

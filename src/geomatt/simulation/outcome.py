@@ -24,8 +24,11 @@ class Part:
     conserved_energy: np.ndarray  # (T, R) eV, with that of the thermostats or of the bath
     highest_force: np.ndarray  # (T, R) eV/Å, on one atom
     spread: np.ndarray  # (T, R) eV/Å, largest disagreement of a committee; nan for one model
+    pressure: np.ndarray  # (T, R) bar; nan for molecules
+    volume: np.ndarray  # (T, R) Å³; nan for molecules
     alarm: np.ndarray  # (T, R) bits of `watchdog.REASONS`
     frames: np.ndarray | None = None  # (T, 3, R, N, 3): positions in Å, velocities in Å per Å √(u/eV), forces
+    cells: np.ndarray | None = None  # (T, R, 3, 3) Å
 
     @property
     def positions(self) -> np.ndarray:
@@ -76,9 +79,17 @@ class Outcome:
     @property
     def mean_temperature(self) -> np.ndarray:
         """In K (R,), over all observations but the start."""
-        later = self.records.temperature_K[1:]
-        count = np.isfinite(later).sum(0)
-        return np.where(count > 0, np.nansum(later, axis=0) / np.maximum(count, 1), np.nan)
+        return _mean(self.records.temperature_K[1:])
+
+    @property
+    def mean_pressure(self) -> np.ndarray:
+        """In bar (R,), over all observations but the start; nan for molecules."""
+        return _mean(self.records.pressure[1:])
+
+    @property
+    def mean_volume(self) -> np.ndarray:
+        """In Å³ (R,), over all observations but the start; nan for molecules."""
+        return _mean(self.records.volume[1:])
 
     @property
     def drift(self) -> np.ndarray:
@@ -110,6 +121,7 @@ class Outcome:
     def rows(self) -> list[dict[str, Any]]:
         """One plain dict per replica, for tables and files."""
         temperature, drift, force = self.mean_temperature, self.drift, self.highest_force
+        pressure, volume = self.mean_pressure, self.mean_volume
         return [
             {
                 "name": name,
@@ -119,6 +131,11 @@ class Outcome:
                 "mean_temperature_K": float(temperature[r]),
                 "drift_meV_per_atom_ps": float(drift[r]),
                 "highest_force_eV_per_A": float(force[r]),
+                **(
+                    {"mean_pressure_bar": float(pressure[r]), "mean_volume_A3": float(volume[r])}
+                    if np.isfinite(volume[r])
+                    else {}
+                ),
                 "worst_bond_A": float(self.worst_bond[r]),
                 "wall_share": float(self.wall_share[r]),
                 "wall_pairs": [(use.names, use.share, use.worst) for use in self.wall_use[r][:5]],
@@ -163,6 +180,12 @@ class Outcome:
             ],
             *_watched(replicas, config, monitor),
         )
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Means (R,) of values (T, R) that are numbers."""
+    count = np.isfinite(values).sum(0)
+    return np.where(count > 0, np.nansum(values, axis=0) / np.maximum(count, 1), np.nan)
 
 
 def _watched(

@@ -88,6 +88,7 @@ def _description(dynamics: BatchedDynamics) -> dict[str, Any]:
         "numbers": dynamics.numbers.tolist(),
         "seeds": [replica.seed for replica in dynamics.replicas],
         "walls": dynamics.walls.to_dict() if dynamics.walled else None,
+        "barostat": None if dynamics.barostat is None else dynamics.barostat.to_dict(),
         "config": dynamics.config.to_dict(),
     }
 
@@ -98,7 +99,7 @@ def _compare(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:
         raise GeomAttError(f"{path} was written by another version of geomatt. Start the simulation anew.")
     if saved["numbers"] != here["numbers"]:
         raise GeomAttError(f"{path} belongs to a simulation of other molecules. Start from these anew.")
-    for name in ("seeds", "device", "walls"):
+    for name in ("seeds", "device", "walls", "barostat"):
         if saved[name] != here[name]:
             raise GeomAttError(f"{path} has other {name}: {saved[name]}, now {here[name]}. Use the same.")
     for name, value in here["config"].items():

@@ -12,7 +12,7 @@ import numpy as np
 from geomatt.errors import GeomAttError
 from geomatt.model.settings import setting
 
-ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve")
+ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
 FORMATS = ("extxyz", "traj")
 DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
@@ -27,12 +27,17 @@ class MDSettings:
     timestep: float = setting(0.5, "time step in fs", group=DYNAMICS)
     ensemble: str = setting(
         "langevin",
-        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature",
+        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature, npt of periodic cells the pressure, too",
         group=DYNAMICS,
         choices=ENSEMBLES,
     )
-    friction: float = setting(0.01, "friction of Langevin dynamics in 1/fs", group=DYNAMICS)
+    friction: float = setting(0.01, "friction of langevin and npt in 1/fs", group=DYNAMICS)
     damping: float = setting(100.0, "relaxation time of bussi and nose-hoover in fs", group=DYNAMICS)
+    pressure: float = setting(1.0, "npt: pressure in bar", group=DYNAMICS)
+    pressure_time: float = setting(1000.0, "npt: relaxation time of the volume in fs", group=DYNAMICS)
+    compressibility: float = setting(
+        4.5e-5, "npt: compressibility in 1/bar, a guess will do; solids have less", group=DYNAMICS
+    )
     replicas: int = setting(1, "simulations side by side, which differ by seed", group=DYNAMICS)
     seed: int = setting(0, "seed of velocities and random forces; replicas count on from it", group=DYNAMICS)
     walls: bool = setting(True, "walls where the training data ends", group=WATCH)
@@ -57,9 +62,12 @@ class MDSettings:
     )
 
     def __post_init__(self) -> None:
-        for name in ("time", "timestep", "damping", "replicas", "interval", "max_spread"):
+        positive = ("time", "timestep", "damping", "replicas", "interval", "max_spread", "pressure_time")
+        for name in (*positive, "compressibility"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        if not math.isfinite(self.pressure):
+            raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
         for name in ("temperature", "friction", "seed"):
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
