@@ -15,6 +15,7 @@ import typer
 from geomatt.data.make.config import SampleConfig
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
+from geomatt.simulation.settings import SIMULATIONS
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
 
@@ -78,8 +79,8 @@ def _with_options(options: Mapping[str, tuple[Any, Callable[[Any], Any]]]) -> Ca
 
 def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
-    making = {f.name: f for f in dataclasses.fields(SampleConfig)}
-    known = {**making, **_all_network_fields()[0], **train_fields()}
+    others = {f.name: f for config in (SampleConfig, *SIMULATIONS) for f in dataclasses.fields(config)}
+    known = {**others, **_all_network_fields()[0], **train_fields()}
     return {name: _flag(name, f.metadata) for name, f in known.items()}
 
 

@@ -226,7 +226,7 @@ def _report(
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
     files = " ".join(config.test_data[:1]) or config.data
-    note(f"Next:\n  geomatt evaluate {target} {files}{options}", markup=False)
+    note(f"Next:\n  geomatt evaluate {target} {files}{options}")
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, float] | None:
