@@ -119,7 +119,7 @@ def test_a_mixed_system_is_the_model_plus_the_classical_environment():
     mixed = mixed_system(classical, known.potential, topology, range(9))
     assert (classical.getNumForces(), classical.getNumConstraints()) == (5, 1)  # left alone
     assert mixed.getNumConstraints() == 0
-    assert mixed.getNumForces() == 7  # the model, and bonds without strength for what was constrained
+    assert mixed.getNumForces() == 7  # the model, and bonds without strength between its atoms
     energy, forces = results(context_of(mixed, positions))
     # The environment alone: the classical system less what it gives for the molecule by itself.
     classical.removeConstraint(0)

@@ -42,7 +42,7 @@ def options(
 
 COMMANDS = (
     "demo", "data", "train", "evaluate", "predict", "attention", "info", "models", "import_authors",
-    "reproduce", "bench",
+    "client", "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:

@@ -36,7 +36,7 @@ def run_client(
 
     Args:
         model: what `GeomAttCalculator` takes, or such a calculator.
-        atoms: ASE Atoms or any structure in the order of the server's atoms; its positions do not matter.
+        atoms: ASE Atoms or a `Structure` in the order of the server's atoms; its positions do not matter.
             The server's cell is used in the directions in which they are periodic.
         unix: name of a Unix socket, as `<address>` in i-PI's input. Otherwise `host` and `port` are used.
         wait: seconds to wait for a server that has not started yet.

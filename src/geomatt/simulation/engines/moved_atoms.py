@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from geomatt.data.structures import as_structure
-from geomatt.simulation.calculator import GeomAttCalculator
+from geomatt.data.structures import Structure, as_structure
+from geomatt.simulation.calculator import Atoms, GeomAttCalculator
 from geomatt.simulation.loading import Model
 
 
@@ -17,14 +17,14 @@ class MovedAtoms:
 
     Args:
         model: what `GeomAttCalculator` takes, or such a calculator.
-        atoms: ASE Atoms with the elements, and the periodic directions with their cell.
+        atoms: ASE Atoms or a `Structure`, with its elements, periodic directions and cell.
         device, dtype, walls: see `GeomAttCalculator`; unused if `model` is one.
     """
 
     def __init__(
         self,
         model: Model | GeomAttCalculator,
-        atoms: Any,
+        atoms: Atoms | Structure,
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str | None = None,
@@ -33,7 +33,9 @@ class MovedAtoms:
         self.calculator = (
             model if isinstance(model, GeomAttCalculator) else GeomAttCalculator(model, device, dtype, walls)
         )
-        self.atoms = atoms.copy()
+        if isinstance(atoms, Structure):
+            atoms = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
+        self.atoms: Atoms = atoms.copy()
         # Now rather than in the first step: an engine may hide where an error comes from.
         self.calculator.model.check(as_structure(self.atoms), self.atoms.get_chemical_formula() or "it")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
@@ -108,6 +108,7 @@ def mixed_system(
     for part in mixed.getForces():
         _silence(part, members)
     _release(mixed, members)
+    mixed.addForce(_chain(inside))
     mixed.addForce(force)
     return mixed
 
@@ -177,15 +178,18 @@ def _belongs(particles: Sequence[int], members: set[int]) -> bool:
 
 def _release(system: openmm.System, members: set[int]) -> None:
     """Remove the constraints inside the molecule."""
-    kept = openmm.HarmonicBondForce()
     for index in reversed(range(system.getNumConstraints())):
-        i, j, length = system.getConstraintParameters(index)
+        i, j, _ = system.getConstraintParameters(index)
         if _belongs((i, j), members):
             system.removeConstraint(index)
-            kept.addBond(i, j, length, 0.0)
-    if kept.getNumBonds():
-        # Without strength: they tell OpenMM which atoms form the molecule, as barostats must know.
-        system.addForce(kept)
+
+
+def _chain(particles: Sequence[int]) -> openmm.HarmonicBondForce:
+    """Bonds without strength, which tell OpenMM that the atoms are one molecule: barostats must know."""
+    force = openmm.HarmonicBondForce()
+    for i, j in pairwise(particles):
+        force.addBond(i, j, 0.1, 0.0)
+    return force
 
 
 def _atomic_numbers(elements: Any) -> np.ndarray:

@@ -1,0 +1,73 @@
+"""Path-integral molecular dynamics of ethanol in i-PI: the quantum kinetic energy of its nuclei.
+
+i-PI moves the beads of the ring polymers; this script starts it and gives it energies and forces.
+
+pip install 'geomatt[ipi]'
+python examples/dynamics_ipi.py --beads 16 --steps 2000
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import ase.io
+import numpy as np
+from ase import Atoms, units
+
+import geomatt
+from geomatt.simulation.engines import run_client
+
+INPUT = """<simulation verbosity='quiet'>
+  <output prefix='ethanol'>
+    <properties stride='1' filename='out'>
+      [ time{{femtosecond}}, temperature{{kelvin}}, kinetic_cv{{electronvolt}}, potential{{electronvolt}} ]
+    </properties>
+    <trajectory stride='20' filename='centroid' format='ase'> x_centroid </trajectory>
+  </output>
+  <total_steps> {steps} </total_steps>
+  <prng> <seed> 1 </seed> </prng>
+  <!-- pbc='false': atoms of a molecule must not be moved to the other side of i-PI's box -->
+  <ffsocket name='geomatt' mode='unix' pbc='false'> <address> {address} </address> </ffsocket>
+  <system>
+    <initialize nbeads='{beads}'>
+      <file mode='ase' units='ase'> start.extxyz </file>
+      <velocities mode='thermal' units='kelvin'> 300 </velocities>
+    </initialize>
+    <forces> <force forcefield='geomatt'/> </forces>
+    <ensemble> <temperature units='kelvin'> 300 </temperature> </ensemble>
+    <motion mode='dynamics'>
+      <dynamics mode='nvt'>
+        <timestep units='femtosecond'> 0.25 </timestep>
+        <thermostat mode='pile_l'> <tau units='femtosecond'> 50 </tau> </thermostat>
+      </dynamics>
+    </motion>
+  </system>
+</simulation>
+"""
+
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--beads", type=int, default=16)
+parser.add_argument("--steps", type=int, default=2000)
+options = parser.parse_args()
+
+molecule = geomatt.read("embedded/ethanol")[0]
+ethanol = Atoms(molecule.numbers, molecule.positions)
+box = ethanol.copy()  # i-PI's structures have a cell, which means nothing here
+box.center(vacuum=10.0)
+box.pbc = True
+ase.io.write("start.extxyz", box)
+address = f"ethanol_{os.getpid()}"
+Path("input.xml").write_text(INPUT.format(address=address, **vars(options)), encoding="utf-8")
+
+program = Path(sys.executable).with_name("i-pi")
+server = subprocess.Popen([sys.executable, program, "input.xml"], stdout=subprocess.DEVNULL)
+calculator = run_client("md17/ethanol:fast", ethanol, unix=address)
+server.wait()
+
+_, temperature, kinetic, _ = np.loadtxt("ethanol.out", ndmin=2)[options.steps // 2 :].T
+classical = 1.5 * len(ethanol) * units.kB * 300
+print(f"mean temperature {temperature.mean():.0f} K")
+print(f"quantum kinetic energy {kinetic.mean():.2f} eV, classical {classical:.2f} eV")
+print(f"calculations with a wall at the end of the training data active: {calculator.wall_steps}")
