@@ -1,6 +1,7 @@
 """Path-integral molecular dynamics of ethanol in i-PI: the quantum kinetic energy of its nuclei.
 
-i-PI moves the beads of the ring polymers; this script starts it and gives it energies and forces.
+i-PI moves the beads of the ring polymers; this script starts it and gives it energies and forces through a
+socket. With --together the model is loaded by i-PI itself and evaluates all beads at once.
 
 pip install 'geomatt[ipi]'
 python examples/dynamics_ipi.py --beads 16 --steps 2000
@@ -17,7 +18,7 @@ import numpy as np
 from ase import Atoms, units
 
 import geomatt
-from geomatt.simulation.engines import run_client
+from geomatt.simulation.engines import ipi_forcefield, run_client
 
 INPUT = """<simulation verbosity='quiet'>
   <output prefix='ethanol'>
@@ -28,8 +29,7 @@ INPUT = """<simulation verbosity='quiet'>
   </output>
   <total_steps> {steps} </total_steps>
   <prng> <seed> 1 </seed> </prng>
-  <!-- pbc='false': atoms of a molecule must not be moved to the other side of i-PI's box -->
-  <ffsocket name='geomatt' mode='unix' pbc='false'> <address> {address} </address> </ffsocket>
+  {forcefield}
   <system>
     <initialize nbeads='{beads}'>
       <file mode='ase' units='ase'> start.extxyz </file>
@@ -50,6 +50,7 @@ INPUT = """<simulation verbosity='quiet'>
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--beads", type=int, default=16)
 parser.add_argument("--steps", type=int, default=2000)
+parser.add_argument("--together", action="store_true")
 options = parser.parse_args()
 
 molecule = geomatt.read("embedded/ethanol")[0]
@@ -58,16 +59,22 @@ box = ethanol.copy()  # i-PI's structures have a cell, which means nothing here
 box.center(vacuum=10.0)
 box.pbc = True
 ase.io.write("start.extxyz", box)
+ethanol.write("ethanol.xyz")
 address = f"ethanol_{os.getpid()}"
-Path("input.xml").write_text(INPUT.format(address=address, **vars(options)), encoding="utf-8")
+# pbc='false': atoms of a molecule must not be moved to the other side of i-PI's box
+forcefield = f"<ffsocket name='geomatt' mode='unix' pbc='false'> <address> {address} </address> </ffsocket>"
+if options.together:
+    forcefield = ipi_forcefield("md17/ethanol:fast", "ethanol.xyz", beads=options.beads)
+Path("input.xml").write_text(INPUT.format(forcefield=forcefield, **vars(options)), encoding="utf-8")
 
 program = Path(sys.executable).with_name("i-pi")
 server = subprocess.Popen([sys.executable, program, "input.xml"], stdout=subprocess.DEVNULL)
-calculator = run_client("md17/ethanol:fast", ethanol, unix=address)
+if not options.together:
+    calculator = run_client("md17/ethanol:fast", ethanol, unix=address)
+    print(f"calculations with a wall at the end of the training data active: {calculator.wall_steps}")
 server.wait()
 
 _, temperature, kinetic, _ = np.loadtxt("ethanol.out", ndmin=2)[options.steps // 2 :].T
 classical = 1.5 * len(ethanol) * units.kB * 300
 print(f"mean temperature {temperature.mean():.0f} K")
 print(f"quantum kinetic energy {kinetic.mean():.2f} eV, classical {classical:.2f} eV")
-print(f"calculations with a wall at the end of the training data active: {calculator.wall_steps}")

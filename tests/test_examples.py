@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from geomatt import GeomAttError
+
 # Scripts of engines: the package each needs, and its extra.
 ENGINES = {
     "dynamics_torch_sim.py": ("torch_sim", "torch-sim", ["--replicas", "4", "--steps", "5"]),
@@ -51,7 +53,10 @@ def test_engine_example(name, tmp_path, monkeypatch, capsys):
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'geomatt[{extra}]')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [name, *arguments])
-    runpy.run_path(
-        str(EXAMPLES / name), run_name="__main__"
-    )  # in this process: importing torch takes longest
+    try:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")  # here: importing torch takes longest
+    except GeomAttError as error:
+        if "LAMMPS cannot be loaded" not in str(error):
+            raise
+        pytest.skip(str(error))
     assert len(capsys.readouterr().out.splitlines()) >= 1

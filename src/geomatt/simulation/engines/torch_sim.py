@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
-from geomatt.model.domain import Limits, WallResult, warning
-from geomatt.model.domain.frames import EXTRAPOLATION
+from geomatt.simulation.engines.many_systems import ManySystems
 from geomatt.simulation.forces import centred
-from geomatt.simulation.loading import Model, load_model
+from geomatt.simulation.loading import Model
 
 try:
     from torch_sim.models.interface import ModelInterface
@@ -24,8 +22,6 @@ except ImportError as error:
     raise GeomAttError(
         "torch-sim is not installed. Install it with: pip install 'geomatt[torch-sim]'"
     ) from error
-
-WATCH = 100  # evaluations between two looks at the ranges of distances, which wait for the device
 
 Directions = tuple[bool, bool, bool]
 
@@ -40,7 +36,6 @@ class _Layout:
     pbc: Directions
     numbers: Tensor  # (B, N) int64
     slot: Tensor  # (atoms,) place of each atom in the flattened batch
-    limits: Limits | None = None
 
     @classmethod
     def of(cls, system: Tensor, elements: Tensor, pbc: Directions) -> _Layout:
@@ -106,21 +101,18 @@ class TorchSimModel(ModelInterface):
         walls: bool = True,
     ) -> None:
         super().__init__()
-        self.potential = load_model(model, device, dtype)
-        self.walls = walls
-        self._device, self._dtype = self.potential.device, torch.float64
+        self.systems = ManySystems(model, device, dtype, walls)
+        potential = self.systems.potential
+        self._device, self._dtype = potential.device, torch.float64
         self._compute_forces = True
-        self._compute_stress = all(member.network.radius is not None for member in self.potential.members)
+        self._compute_stress = all(member.network.radius is not None for member in potential.members)
         self._memory_scales_with = "n_atoms"
         self._layout: _Layout | None = None
-        self._wall_steps = torch.zeros(0, dtype=torch.int64)
-        self._evaluations = 0  # of the present systems
-        self._told: set[str] = set()
 
     @property
     def wall_steps(self) -> np.ndarray:
         """Evaluations (B,) of each of the present systems in which a wall was active."""
-        return self._wall_steps.cpu().numpy()
+        return self.systems.wall_steps.cpu().numpy()
 
     def forward(self, state: Any, **_: Any) -> dict[str, Tensor]:
         """Energy (B,), forces (atoms, 3) and, for networks with a radius, stress (B, 3, 3).
@@ -130,11 +122,8 @@ class TorchSimModel(ModelInterface):
         given = state if isinstance(state, dict) else vars(state)
         positions, cell = given["positions"], given["cell"]
         layout = self._present(positions, cell, given)
-        batch = layout.batch(positions, cell, self.potential.dtype)
-        limits = layout.limits if self.walls else None
-        found = self.potential.evaluate(batch, keep=True, limits=limits)
+        found = self.systems.evaluate(layout.batch(positions, cell, self.systems.potential.dtype))
         assert found.forces is not None
-        self._watch(batch, layout, found.walls)
         forces = found.forces.reshape(-1, 3)[layout.slot]  # a copy: the next evaluation may overwrite these
         results = {"energy": found.energy, "forces": forces.to(positions.dtype)}
         if self._compute_stress:
@@ -152,45 +141,10 @@ class TorchSimModel(ModelInterface):
                 f"The state is on {positions.device}, the model on {self._device}. Use the same `device`."
             )
         layout = _Layout.of(system, elements, pbc)
-        structures = layout.structures(positions, cell)
-        self._check(structures)
-        domain = self.potential.domain
-        if domain is not None:
-            layout = replace(
-                layout, limits=domain.limits(layout.batch(positions, cell, self.potential.dtype))
-            )
-            for structure, note in zip(structures, layout.limits.notes if layout.limits else (), strict=True):
-                if note and not self.potential.other_composition(structure):
-                    self._warn_once(note, f"{note} {EXTRAPOLATION}")
-        self._layout, self._evaluations = layout, 0
-        self._wall_steps = torch.zeros(len(structures), dtype=torch.int64, device=self._device)
+        batch = layout.batch(positions, cell, self.systems.potential.dtype)
+        self.systems.start(layout.structures(positions, cell), batch)
+        self._layout = layout
         return layout
-
-    def _check(self, structures: list[Structure]) -> None:
-        """Raise an error for systems the model cannot be used on, and warn of doubtful ones."""
-        for number, structure in enumerate(structures):
-            self.potential.check(structure, f"system {number}")
-        for structure in {s.numbers.tobytes(): s for s in structures}.values():
-            for message in self.potential.doubts(structure):
-                self._warn_once(message, message)
-
-    def _watch(self, batch: Batch, layout: _Layout, walls: WallResult | None) -> None:
-        """Count active walls; now and then look for pairs far outside their range."""
-        if walls is not None:
-            self._wall_steps += walls.active.flatten(1).any(1)
-        domain, look = self.potential.domain, self._evaluations % WATCH == 0
-        self._evaluations += 1
-        if domain is None or not look or "range" in self._told:
-            return
-        outside = domain.outside(batch, layout.limits)
-        message = warning(batch.numbers, replace(outside, excess=outside.excess.nan_to_num(nan=-torch.inf)))
-        if message:
-            self._warn_once("range", message)
-
-    def _warn_once(self, about: str, message: str) -> None:
-        if about not in self._told:
-            self._told.add(about)
-            warnings.warn(message, stacklevel=4)
 
 
 def _directions(pbc: Any) -> Directions:
