@@ -2,19 +2,21 @@
 
     x_ij = exp(−d_ij / 1 Å)                                        decays with distance, 1 at d = 0
     φ_l(d) = exp(−β (x − μ_l)²)                                    L basis functions, centres even in x
-    X_ij = (K φ(d_ij)) ∘ g(z_i) ∘ h(z_j)   (i ≠ j)                 initial state of a pair, C numbers
+    X_ij = u_ij (K φ(d_ij)) ∘ g(z_i) ∘ h(z_j)   (i ≠ j)            initial state of a pair, C numbers
     X_ii = e(z_i)                                                  an atom is the pair with itself
     T rounds:
         A = W_A X,  B = W_B X                                      no biases: a state of zero has no part
         P_ij = s Σ_m A_im ∘ B_mj                                   sum over all atoms, i and j included
-        X_ij ← X_ij + W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂           hidden width 2C
+        X_ij ← X_ij + u_ij (W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂)    hidden width 2C
     E_i = MLP([X_ii, s Σ_{j≠i} X_ij])                              2C → 2C → C → 1, silu
 
-s = N^(−1/2) with N the atoms of the structure, or a constant. The product is that of matrices over atoms, one
+s = N^(−1/2) with N the atoms of the structure, or a constant. u_ij = 1, or with a radius R an envelope that is
+zero from R on (`envelope`) and 1 for i = j: then states of far pairs are exactly zero, s is a constant, and
+structures may be periodic (`sparse`: sums run over neighbours and their images). The product is that of matrices over atoms, one
 for each channel: T rounds describe terms of up to 2^T + 1 bodies.
 
 Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
-are zero, so they add nothing to any sum. `dense`, `cpu` and `gpu` compute the same numbers faster.
+are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` compute the same numbers faster.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
+from geomatt.model.pair_states.envelope import envelope
 
 
 @dataclass
@@ -47,6 +50,7 @@ class PairStates(Network):
     kind: ClassVar[str] = "pair-states"
     Config: ClassVar = PairStatesConfig
     recipe: ClassVar[str] = "pair"
+    periodic_hint: ClassVar[str] = "Train with a `radius` for periodic structures. "
     small: ClassVar = {"channels": 8, "rounds": 2, "functions": 8}
     parts: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "initial": ("g", "h", "e", "K"),
@@ -116,6 +120,10 @@ class PairStates(Network):
         return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
 
     @property
+    def radius(self) -> float | None:
+        return self.config.radius or None
+
+    @property
     def switch_layers(self) -> int:
         return self.config.rounds + 1
 
@@ -146,16 +154,17 @@ class PairStates(Network):
     def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
         """All rounds, one after the other."""
         weights = self.pair_weights(batch, switch)
-        x = self.initial_states(batch) * weights[0]
+        u = self.envelopes(batch)
+        x = u * self.initial_states(batch) * weights[0]
         for t in range(self.config.rounds):
             a, b = (x @ self.W_AB[t].T).chunk(2, -1)  # (B, N, N, C)
             p = self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b)
             hidden = functional.silu(torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t])  # (B, N, N, 2C)
-            x = (x + hidden @ self.W2[t].T + self.b2[t]) * weights[t + 1]
+            x = (x + u * (hidden @ self.W2[t].T + self.b2[t])) * weights[t + 1]
             yield Round(a, b, x)
 
     def initial_states(self, batch: Batch) -> Tensor:
-        """X before the first round, (B, N, N, C)."""
+        """X before the first round, without the envelope, (B, N, N, C)."""
         one_hot = (batch.numbers[..., None] == self.elements).to(self.g.dtype)  # (B, N, elements)
         g, h, e = one_hot @ self.g, one_hot @ self.h, one_hot @ self.e  # (B, N, C)
         functions = self.basis(pair_distances(batch.positions)) @ self.K.T  # (B, N, N, C)
@@ -170,6 +179,11 @@ class PairStates(Network):
         x = torch.exp(-distances / DECAY)
         exponent = self.config.sharpness * (x[..., None] - self.mu) ** 2
         return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+
+    def envelopes(self, batch: Batch) -> Tensor:
+        """u, (B, N, N, 1); one for i = j, whose distance is zero."""
+        distances = pair_distances(batch.positions)[..., None]
+        return envelope(distances, self.config.radius) if self.config.radius else torch.ones_like(distances)
 
     def scale(self, batch: Batch) -> Tensor:
         """s, the factor on sums over atoms, as (B, 1, 1, 1)."""

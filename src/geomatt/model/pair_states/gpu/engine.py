@@ -46,7 +46,8 @@ class TritonEngine(DenseEngine):
             return super().gradient(evaluation, by_energy, by_forces)
 
     def _program(self, p: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Program:
-        if batch.positions.dtype != torch.float32 or batch.numbers.shape[2] > LARGEST:
+        large = batch.numbers.shape[2] > LARGEST
+        if batch.positions.dtype != torch.float32 or large or self.config.radius:
             return super()._program(p, batch, index, gradient)
         precision = (TRAINING if gradient else EVALUATION)[1]
         kernels = TritonKernels(self.config, p, batch, index, precision=precision, slots=1 + gradient)

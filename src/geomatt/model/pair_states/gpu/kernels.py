@@ -170,7 +170,7 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
 
     def activate_dot(
-        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, x_dot_next: Tensor | None
+        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, b2: Tensor, x_dot_next: Tensor | None
     ) -> None:
         activations.activate_dot_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot),
@@ -178,7 +178,9 @@ class TritonKernels(TorchKernels):
             C=self.channels, NEXT=x_dot_next is not None, **self._block(),
         )  # fmt: skip
 
-    def activate_adjoint(self, n_u: Tensor, h: Tensor, n_next: Tensor, n_h: Tensor, n_x: Tensor) -> None:
+    def activate_adjoint(
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
+    ) -> None:
         activations.activate_adjoint_kernel[self._rows_grid()](
             *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), self.scale,
             self.mask, **self._sizes(), ATOMS=n_u.dim() == 4, CARRY=n_x.data_ptr() != n_next.data_ptr(),
