@@ -210,10 +210,12 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def gradient(self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None, by_stress: Tensor | None = None
+    ) -> Tensor:
         """Gradient of a loss (M, n) in the order of the network's parameters.
 
-        From ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3).
+        From ∂loss/∂E (M, B), ∂loss/∂F (M, B, N, 3) and, of evaluations with stress, ∂loss/∂σ (M, B, 3, 3).
         """
 
     def setup_pending(self) -> bool:

@@ -67,9 +67,15 @@ class GeometricAttentionEngine(Engine):
         found.maker = engine
         return found
 
-    def gradient(self, evaluation: Evaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: Evaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         assert evaluation.maker is not None
-        return evaluation.maker.gradient(evaluation, by_energy, by_forces)
+        return evaluation.maker.gradient(evaluation, by_energy, by_forces, by_stress)
 
     def setup_pending(self) -> bool:
         return self.name in ("auto", "pairs") and to_be_compiled(CODE)

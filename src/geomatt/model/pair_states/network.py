@@ -10,10 +10,10 @@
         X_ij ← X_ij + u_ij (W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂)    hidden width 2C
     E_i = MLP([X_ii, s Σ_{j≠i} X_ij])                              2C → 2C → C → 1, silu
 
-s = N^(−1/2) with N the atoms of the structure, or a constant. u_ij = 1, or with a radius R an envelope that is
-zero from R on (`envelope`) and 1 for i = j: then states of far pairs are exactly zero, s is a constant, and
-structures may be periodic (`sparse`: sums run over neighbours and their images). The product is that of matrices over atoms, one
-for each channel: T rounds describe terms of up to 2^T + 1 bodies.
+s = N^(−1/2) with N the atoms of the structure, or a constant. u_ij = 1, or with a radius R an envelope that
+is zero from R on (`envelope`) and 1 for i = j: then states of far pairs are exactly zero, s is a constant,
+and structures may be periodic (`sparse`: states belong to neighbours and their images). The product is that
+of matrices over atoms, one for each channel: T rounds describe terms of up to 2^T + 1 bodies.
 
 Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
 are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` compute the same numbers faster.
@@ -30,9 +30,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
+from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
+from geomatt.model.pair_states.sparse.states import sparse_atomic_energies
 
 
 @dataclass
@@ -113,11 +116,28 @@ class PairStates(Network):
         `switch` multiplies states of pairs i ≠ j: entry 0 the initial states, entry t those after round t.
         Any shape that broadcasts to (T + 1, B, N, N). A factor of one changes nothing, zero removes a pair.
         """
+        if batch.cell is not None:
+            return self.forward(batch, switch, self.graph(batch))
         for one in self.run(batch, switch):
             states = one.states
         own, between = self_pairs(batch), ~self_pairs(batch)
         features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
         return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
+
+    def forward(self, batch: Batch, switch: Tensor | None = None, graph: PairGraph | None = None) -> Tensor:
+        """With a graph, over the neighbours in it."""
+        if graph is None:
+            return self.atomic_energies(batch, switch)
+        return sparse_atomic_energies(self, batch, graph, switch)
+
+    def graph(self, batch: Batch) -> PairGraph:
+        """Neighbours in a batch; all pairs without a radius."""
+        if batch.cell is not None and not self.config.radius:
+            raise GeomAttError(
+                f"In this model all pairs of atoms interact, at any distance. {self.periodic_hint}"
+                "Set pbc to False for a molecule."
+            )
+        return joined(Graphs(self.config.radius).of(batch), batch.numbers.shape[-1])
 
     @property
     def radius(self) -> float | None:
@@ -145,11 +165,15 @@ class PairStates(Network):
             from geomatt.model.pair_states.dense.engine import DenseEngine
 
             return DenseEngine(self)
+        if name == "sparse":
+            from geomatt.model.pair_states.sparse.engine import SparseEngine
+
+            return SparseEngine(self)
         return super().engine(name)
 
     @classmethod
     def engines(cls) -> tuple[str, ...]:
-        return (*super().engines(), "dense")
+        return (*super().engines(), "dense", "sparse")
 
     def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
         """All rounds, one after the other."""

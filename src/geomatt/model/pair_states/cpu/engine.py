@@ -125,7 +125,13 @@ class CompiledEngine(Engine):
         return CompiledEvaluation(energy, work.atomic[None], found)
 
     @torch.no_grad()
-    def gradient(self, evaluation: CompiledEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: CompiledEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         work = evaluation.work
         if work is None or work is not self._work:
             raise RuntimeError("a gradient comes once, after its evaluation and before the next")

@@ -51,7 +51,13 @@ class DenseEngine(Engine):
         return DenseEvaluation(energy, atomic, found)
 
     @torch.no_grad()
-    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: DenseEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         program = evaluation.program
         assert program is not None
         assert evaluation.forces is not None

@@ -3,7 +3,8 @@
     X₀ = u (K φ) ∘ g ∘ h        U = u silu(H + b₁)        X ← X + W₂ U + u b₂
 
 So U holds the envelope, and W₂ acts on it as before. u depends on distances: n_u = −∂E/∂u is summed over the
-rounds and joins the forces by du/dd, and u̇ = du/dd ḋ enters the tangents. For i = j it is one, for padding zero.
+rounds and joins the forces by du/dd, and u̇ = du/dd ḋ enters the tangents. For i = j u is one, for padding
+zero.
 """
 
 from __future__ import annotations

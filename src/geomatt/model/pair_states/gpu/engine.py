@@ -41,7 +41,13 @@ class TritonEngine(DenseEngine):
         with products_in(TRAINING[0] if gradient else EVALUATION[0]):
             return super().evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
 
-    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: DenseEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         with products_in(TRAINING[0]):
             return super().gradient(evaluation, by_energy, by_forces)
 
