@@ -195,11 +195,18 @@ class AnyPotential(ABC):
         composition = self.members[0].normalisation.composition
         return bool(composition) and dict(Counter(structure.numbers.tolist())) != composition
 
+    def _copies(self, structure: Structure) -> bool:
+        """True for several of the one molecule the model was trained on, if its energies are extensive."""
+        first, counts = self.members[0].normalisation, Counter(structure.numbers.tolist())
+        ratios = {counts[z] / n for z, n in first.composition.items()}
+        same = set(counts) == set(first.composition) and len(ratios) == 1
+        return bool(first.reference) and same and ratios.pop().is_integer()
+
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""
         first = self.members[0]
         found, composition = [], first.normalisation.composition
-        if composition and self.other_composition(structure):
+        if composition and self.other_composition(structure) and not self._copies(structure):
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "

@@ -13,6 +13,7 @@ from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig
 from geomatt.training.recipes import VALIDATION_SHARE
+from geomatt.training.start import fresh_network
 from geomatt.units import energy_unit
 
 if TYPE_CHECKING:
@@ -38,6 +39,8 @@ def load_dataset(config: TrainConfig) -> Dataset:
         force_unit=config.force_unit,
         keys=config.keys or None,
     )
+    if config.energies_per_atom and dataset.energies is not None:
+        dataset.energies = dataset.energies * dataset.sizes
     if config.drop_outliers and not config.train_indices:
         dataset, dropped = drop_outliers(dataset)
         _say_dropped(dropped)
@@ -138,7 +141,7 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         raise GeomAttError(
             "The data has no energies, so there is nothing to train on. Was a key mapped wrongly?"
         )
-    if dataset.forces is None and not config.energy_only:
+    if not dataset.has_forces.any() and not config.energy_only:
         raise GeomAttError(
             "The data has no forces. If they are in the file under another name, map it with "
             "`keys` forces=NAME; to train on energies alone, set `energy_only`."
@@ -157,22 +160,36 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         )
     seen = dataset.select(np.concatenate([split.train, split.validation]))
     if seen.pbc is not None and np.any(seen.pbc):
-        raise GeomAttError(
-            "Training takes molecules and clusters, not periodic data. If the cell is only a box around a "
-            "molecule, set pbc to False; models of networks with a radius can be used on periodic structures."
-        )
-    owner = np.repeat(np.arange(len(seen)), seen.sizes)
+        network = fresh_network(config, tuple(seen.elements), seed=0)
+        if network.radius is None:
+            raise GeomAttError(
+                "The data is periodic, but in this model all pairs of atoms interact, at any distance. "
+                f"{network.periodic_hint}If the cell is only a box around a molecule, set pbc to False."
+            )
+    owner, every = np.repeat(np.arange(len(seen)), seen.sizes), np.arange(len(seen))
+    unlabelled = _without_forces(seen)[owner]  # forces of a whole structure may be missing
     for label, values, rows in (
         ("positions", seen.positions, owner),
-        ("energies", seen.energies, np.arange(len(seen))),
+        ("energies", seen.energies, every),
         ("forces", None if config.energy_only else seen.forces, owner),
+        ("weights", seen.weights, every),
     ):
         if values is None:
             continue
         bad = ~np.isfinite(values.reshape(len(values), -1)).all(1)
+        if label == "forces":
+            bad &= ~unlabelled
         if bad.any():
             number = np.concatenate([split.train, split.validation])[rows[bad][0]]
             raise GeomAttError(
                 f"The data has {label} that are not finite numbers (first in structure {number}). "
                 "Drop those structures."
             )
+
+
+def _without_forces(data: Dataset) -> np.ndarray:
+    """True for structures none of whose forces are known, (n,)."""
+    if data.forces is None:
+        return np.ones(len(data), dtype=bool)
+    unknown: np.ndarray = np.add.reduceat((~np.isnan(data.forces)).sum(1), data.offsets[:-1]) == 0
+    return unknown
