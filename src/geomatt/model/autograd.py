@@ -87,7 +87,8 @@ class AutogradEngine(Engine):
     def _atomic_energies(self, parameters: Parameters, batch: Batch, switch: Tensor | None) -> Tensor:
         """Atomic energies (M, B, N), of all members at once where the network allows it."""
         members = len(batch.numbers)
-        if members > 1 and self.network.vectorises and batch.cell is None:
+        plain = all(x is None for x in (batch.cell, batch.charge, batch.spin))
+        if members > 1 and self.network.vectorises and plain:
 
             def one(p: dict[str, Tensor], numbers: Tensor, positions: Tensor) -> Tensor:
                 result: Tensor = functional_call(self.network, p, (Batch(numbers, positions), switch))

@@ -103,6 +103,11 @@ class Network(nn.Module, ABC):
         """
         return None
 
+    @property
+    def uses_electrons(self) -> bool:
+        """True if energies depend on the total charge and the number of unpaired electrons."""
+        return False
+
     def engine(self, name: str = "auto") -> Engine:
         """The fastest engine for networks of this configuration, or the one called `name`."""
         from geomatt.model.autograd import AutogradEngine

@@ -85,6 +85,11 @@ class AnyPotential(ABC):
         return tuple(sorted(set.intersection(*(set(m.network.config.elements) for m in self.members))))
 
     @property
+    def uses_electrons(self) -> bool:
+        """True if the total charge and the number of unpaired electrons matter."""
+        return any(m.network.uses_electrons for m in self.members)
+
+    @property
     def trained_frames(self) -> set[str]:
         """Hashes of the frames any member was trained or validated on."""
         return {h for member in self.members for h in member.record.get("trained_frames", ())}
@@ -214,9 +219,9 @@ class AnyPotential(ABC):
             )
         if forces and first.record.get("settings", {}).get("energy_only"):
             found.append("This model was trained on energies alone: its forces were never compared with any.")
-        if structure.charge:
+        if structure.charge and not first.network.uses_electrons:
             found.append("The model does not use charges: the charge of the structure is ignored.")
-        if structure.multiplicity not in (None, 1):
+        if structure.multiplicity not in (None, 1) and not first.network.uses_electrons:
             found.append("The model does not use spins: the multiplicity of the structure is ignored.")
         return found
 

@@ -77,6 +77,19 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
     return config.replace(train=train, val=val, test=test)
 
 
+def resolve_inputs(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """With charges and unpaired electrons as inputs if the data has them and the network can use them."""
+    if has_electrons(dataset) and config.network.get("electrons") is False:
+        return config.replace(network={**config.network, "electrons": True})
+    return config
+
+
+def has_electrons(dataset: Dataset) -> bool:
+    """True if a structure is charged or has unpaired electrons."""
+    charged = dataset.charges is not None and bool(np.any(dataset.charges != 0))
+    return charged or (dataset.multiplicities is not None and bool(np.any(dataset.multiplicities > 1)))
+
+
 def unwanted(config: TrainConfig, dataset: Dataset) -> list[int]:
     """Structures that index files may name and that are to be left out."""
     from geomatt.data.outliers import find_outliers
@@ -166,6 +179,12 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
                 "The data is periodic, but in this model all pairs of atoms interact, at any distance. "
                 f"{network.periodic_hint}If the cell is only a box around a molecule, set pbc to False."
             )
+    if has_electrons(seen) and not config.network.get("electrons"):
+        warnings.warn(
+            "The data has total charges or unpaired electrons, which this network does not use: structures "
+            "that differ by them alone look the same to it.",
+            stacklevel=4,
+        )
     owner, every = np.repeat(np.arange(len(seen)), seen.sizes), np.arange(len(seen))
     unlabelled = _without_forces(seen)[owner]  # forces of a whole structure may be missing
     for label, values, rows in (

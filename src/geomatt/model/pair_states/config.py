@@ -34,6 +34,9 @@ class PairStatesConfig(NetworkConfig):
         0.0,
         "distance in Å beyond which atoms do not interact, so that cells may be periodic; 0: all pairs do",
     )
+    electrons: bool = setting(
+        False, "total charge and number of unpaired electrons as inputs; on where the data has them"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -39,7 +39,7 @@ class PairStatesEngine(Engine):
     periodic, of networks with a radius."""
 
     def __init__(self, network: Network) -> None:
-        self.radius = network.config.radius
+        self.config = network.config
         self.dense, self.compiled = DenseEngine(network), CompiledEngine(network)
         self.sparse = SparseEngine(network)
         self.fused = self.dense
@@ -87,7 +87,7 @@ class PairStatesEngine(Engine):
 
     def _neighbours(self, batch: Batch) -> bool:
         large = batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 40)
-        return batch.cell is not None or bool(self.radius and large)
+        return batch.cell is not None or self.config.electrons or bool(self.config.radius and large)
 
     def _choose(self, parameters: Parameters, batch: Batch) -> Engine:
         if self._neighbours(batch):

@@ -3,7 +3,7 @@
     x_ij = exp(−d_ij / 1 Å)                                        decays with distance, 1 at d = 0
     φ_l(d) = exp(−β (x − μ_l)²)                                    L basis functions, centres even in x
     X_ij = u_ij (K φ(d_ij)) ∘ g(z_i) ∘ h(z_j)   (i ≠ j)            initial state of a pair, C numbers
-    X_ii = e(z_i)                                                  an atom is the pair with itself
+    X_ii = e(z_i) + Q q(z_i) + S w(z_i)                            an atom is the pair with itself
     T rounds:
         A = W_A X,  B = W_B X                                      no biases: a state of zero has no part
         P_ij = s Σ_m A_im ∘ B_mj                                   sum over all atoms, i and j included
@@ -14,6 +14,8 @@ s = N^(−1/2) with N the atoms of the structure, or a constant. u_ij = 1, or wi
 is zero from R on (`envelope`) and 1 for i = j: then states of far pairs are exactly zero, s is a constant,
 and structures may be periodic (`sparse`: states belong to neighbours and their images). The product is that
 of matrices over atoms, one for each channel: T rounds describe terms of up to 2^T + 1 bodies.
+
+Q and S, total charge and number of unpaired electrons, are inputs where the data has them (`electrons`).
 
 Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
 are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` compute the same numbers faster.
@@ -72,6 +74,9 @@ class PairStates(Network):
         self.g = nn.Parameter(torch.empty(elements, width))
         self.h = nn.Parameter(torch.empty(elements, width))
         self.e = nn.Parameter(torch.empty(elements, width))
+        if config.electrons:
+            self.electrons = nn.Parameter(torch.zeros(elements, 2, width))  # q and w
+            self.per_element = (*self.per_element, "electrons")  # type: ignore[misc]
         self.K = nn.Parameter(torch.empty(width, config.functions))
         self.W_AB = nn.Parameter(torch.empty(rounds, 2 * width, width))  # W_A above W_B
         self.W1 = nn.Parameter(torch.empty(rounds, 2 * width, 2 * width))
@@ -144,6 +149,10 @@ class PairStates(Network):
         return self.config.radius or None
 
     @property
+    def uses_electrons(self) -> bool:
+        return self.config.electrons
+
+    @property
     def switch_layers(self) -> int:
         return self.config.rounds + 1
 
@@ -161,7 +170,7 @@ class PairStates(Network):
             from geomatt.model.pair_states.engine import PairStatesEngine
 
             return PairStatesEngine(self)
-        if name == "dense":
+        if name == "dense" and not self.config.electrons:
             from geomatt.model.pair_states.dense.engine import DenseEngine
 
             return DenseEngine(self)
@@ -169,7 +178,7 @@ class PairStates(Network):
             from geomatt.model.pair_states.sparse.engine import SparseEngine
 
             return SparseEngine(self)
-        return super().engine(name)
+        return super().engine("autograd" if name == "dense" else name)
 
     @classmethod
     def engines(cls) -> tuple[str, ...]:
@@ -190,9 +199,20 @@ class PairStates(Network):
     def initial_states(self, batch: Batch) -> Tensor:
         """X before the first round, without the envelope, (B, N, N, C)."""
         one_hot = (batch.numbers[..., None] == self.elements).to(self.g.dtype)  # (B, N, elements)
-        g, h, e = one_hot @ self.g, one_hot @ self.h, one_hot @ self.e  # (B, N, C)
+        g, h = one_hot @ self.g, one_hot @ self.h  # (B, N, C)
+        e = self.self_states(one_hot, batch)
         functions = self.basis(pair_distances(batch.positions)) @ self.K.T  # (B, N, N, C)
         return torch.where(self_pairs(batch), e[:, :, None], functions * g[:, :, None] * h[:, None])
+
+    def self_states(self, one_hot: Tensor, batch: Batch) -> Tensor:
+        """X_ii before the first round (B, N, C), from the elements of atoms (B, N, elements)."""
+        found = one_hot @ self.e
+        if not self.config.electrons:
+            return found
+        for k, value in enumerate((batch.charge, batch.spin)):
+            if value is not None:
+                found = found + value.to(found)[:, None, None] * (one_hot @ self.electrons[:, k])
+        return found
 
     def basis(self, distances: Tensor) -> Tensor:
         """φ of distances (...) as (..., L).

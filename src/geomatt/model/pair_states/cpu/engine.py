@@ -67,7 +67,8 @@ class CompiledEngine(Engine):
 
     def __init__(self, network: Network) -> None:
         self.config = network.config
-        self.supported = network.config.channels % LANES == 0 and not network.config.radius
+        plain = not (network.config.radius or network.config.electrons)
+        self.supported = network.config.channels % LANES == 0 and plain
         self.names = [name for name, _ in network.named_parameters()]
         self._space: Tensor | None = None
         self._work: _Work | None = None  # the last evaluation, if it is in the work space

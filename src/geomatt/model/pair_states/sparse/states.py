@@ -60,9 +60,9 @@ def initial_states(network: PairStates, batch: Batch, graph: PairGraph) -> tuple
     distance = torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
     radius = network.config.radius
     u = (envelope(distance, radius) if radius else torch.ones_like(distance))[:, None]
-    numbers = batch.numbers.flatten().index_select(0, graph.atom)
-    one_hot = (numbers[:, None] == network.elements).to(network.g.dtype)  # (A, elements)
-    g, h, e = one_hot @ network.g, one_hot @ network.h, one_hot @ network.e  # (A, C)
+    one_hot = (batch.numbers[..., None] == network.elements).to(network.g.dtype)  # (B, N, elements)
+    tables = (one_hot @ network.g, one_hot @ network.h, network.self_states(one_hot, batch))
+    g, h, e = (table.flatten(0, 1).index_select(0, graph.atom) for table in tables)  # (A, C)
     pairs = u * (network.basis(distance) @ network.K.T)
     pairs = pairs * g.index_select(0, graph.i) * h.index_select(0, graph.j)
     return pairs.index_copy(0, graph.own, e), u
