@@ -214,3 +214,21 @@ def test_switches_act_on_neighbours(monkeypatch) -> None:
 def test_all_pairs_and_cells_do_not_go_together() -> None:
     with pytest.raises(GeomAttError, match="radius"):
         small_network()(crystal(CUBE, 2))
+
+
+def test_attention_of_cells_is_that_of_clusters() -> None:
+    """For every image of a neighbour, and summed over the images."""
+    network, batch = small_network(radius=RADIUS), crystal(SKEW, 3)
+    records = network.attention(batch)
+    around = cluster(batch, 2 * RADIUS)
+    expected = network.attention(around)
+    for record, wanted in zip(records, expected, strict=True):
+        pairs = record.images[0]
+        images = batch.positions[0, pairs.j] + torch.from_numpy(pairs.shift).double() @ SKEW
+        place = torch.cdist(images, around.positions[0]).argmin(1)
+        assert torch.allclose(torch.from_numpy(pairs.value), wanted.matrix[0, pairs.i, place], atol=1e-11)
+        total = torch.zeros(3, 3, dtype=torch.float64)
+        i, j, value = (torch.from_numpy(x) for x in (pairs.i, pairs.j, pairs.value))
+        total.index_put_((i, j), value, accumulate=True)
+        own = wanted.matrix[0, :3, :3].diagonal()
+        assert torch.allclose(record.matrix[0], total + torch.diag(own), atol=1e-11)

@@ -105,7 +105,8 @@ class EvaluationResult:
             return {name: asdict(errors.scaled(factor)) for name, errors in groups.items()}
 
         return {
-            "unit": {"energy": unit, "forces": f"{unit}/Ang", "stress": "eV/Ang^3"},
+            "unit": {"energy": unit, "forces": f"{unit}/Ang"}
+            | ({} if self.stress is None else {"stress": "eV/Ang^3"}),
             "structures": len(self.data),
             "trained_frames": {"count": self.trained, "included": self.trained_included},
             **table({"overall": self.overall}),

@@ -340,13 +340,15 @@ def _split(output: Output, sizes: list[int]) -> list[Prediction]:
     energy_spread, forces_spread = _array(output.energy_spread), _array(output.forces_spread)
     records = None
     if output.attention is not None:
-        records = [r.with_matrix(r.matrix.cpu().numpy()) for r in output.attention]
+        records = [r.with_matrix(r.matrix.cpu().numpy(), r.images) for r in output.attention]
     return [
         Prediction(
             float(energy[b]),
             atomic[b, :n],
             None if forces is None else forces[b, :n],
-            None if records is None else [r.with_matrix(r.matrix[b, :n, :n]) for r in records],
+            None
+            if records is None
+            else [r.with_matrix(r.matrix[b, :n, :n], r.images and r.images[b]) for r in records],
             None if stress is None or np.isnan(stress[b]).any() else stress[b],
             None if energy_spread is None else float(energy_spread[b]),
             None if forces_spread is None else forces_spread[b, :n],

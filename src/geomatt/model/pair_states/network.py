@@ -37,7 +37,7 @@ from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switc
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
-from geomatt.model.pair_states.sparse.states import sparse_atomic_energies
+from geomatt.model.pair_states.sparse.states import sparse_atomic_energies, sparse_attention
 
 
 @dataclass
@@ -158,6 +158,8 @@ class PairStates(Network):
 
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Of every round |Σ_c A_ij,c B_ji,c|, the path i → j → i, averaged with j → i → j."""
+        if batch.cell is not None:
+            return sparse_attention(self, batch, self.graph(batch))
         records = []
         for t, one in enumerate(self.run(batch), start=1):
             path = (one.a * one.b.transpose(1, 2)).sum(-1).abs()  # (B, N, N)

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import pair_switch
+from geomatt.model.interface import AttentionRecord, ImagePairs, pair_switch
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import PairGraph
 from geomatt.model.pair_states.sparse.products import product
@@ -51,6 +52,40 @@ def sparse_rounds(
         x = x + u * (hidden @ network.W2[t].T + network.b2[t])
         x = x if weights is None else x * weights[t + 1]
         yield a, b, x
+
+
+def sparse_attention(network: PairStates, batch: Batch, graph: PairGraph) -> list[AttentionRecord[Tensor]]:
+    """As `PairStates.attention`, summed over images and for each image."""
+    reverse, atoms = graph.triangles.reverse.long(), batch.numbers.shape[-1]
+    place = graph.atom[graph.i] * atoms + graph.atom[graph.j] % atoms  # (b, i, j)
+    records = []
+    for t, (a, b, _) in enumerate(sparse_rounds(network, batch, graph), start=1):
+        path = (a * b[reverse]).sum(-1).abs()  # (S,)
+        value = 0.5 * (path + path[reverse])
+        matrix = value.new_zeros(batch.numbers.numel() * atoms).index_add(0, place, value)
+        records.append(
+            AttentionRecord(
+                2,
+                t - 1,
+                0,
+                matrix.view(*batch.numbers.shape, atoms),
+                name=f"round {t}",
+                images=_image_pairs(graph, value, len(batch), atoms),
+            )
+        )
+    return records
+
+
+def _image_pairs(
+    graph: PairGraph, value: Tensor, structures: int, atoms: int
+) -> list[ImagePairs[np.ndarray]]:
+    """Values of states (S,) by structure, without those of atoms with themselves."""
+    i, j = graph.atom[graph.i], graph.atom[graph.j]
+    shift = i.new_zeros(len(i), 3) if graph.shift is None else graph.shift
+    other = torch.ones_like(value, dtype=torch.bool)
+    other[graph.own] = False
+    arrays = [x[other].detach().cpu().numpy() for x in (i // atoms, i % atoms, j % atoms, shift, value)]
+    return [ImagePairs(*(x[arrays[0] == b] for x in arrays[1:])) for b in range(structures)]
 
 
 def initial_states(network: PairStates, batch: Batch, graph: PairGraph) -> tuple[Tensor, Tensor]:
