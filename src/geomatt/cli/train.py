@@ -136,7 +136,14 @@ def _run(
 
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.training import Interrupted, TrainProgress, resolve, train_members
-    from geomatt.training.dataset import check_tests, load_dataset, make_splits, resolve_sizes, unwanted
+    from geomatt.training.dataset import (
+        check_tests,
+        load_dataset,
+        make_splits,
+        resolve_inputs,
+        resolve_sizes,
+        unwanted,
+    )
     from geomatt.training.folder import refuse_used
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
@@ -150,6 +157,8 @@ def _run(
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
+    if stored is None:
+        config = resolve_inputs(config, dataset)
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,7 +130,12 @@ class GeomAttCalculator(Calculator):
             lattice = np.where(atoms.pbc[:, None], atoms.cell.array, 0.0)
             cell = torch.from_numpy(lattice).to(device, dtype)[None]
         centred = torch.from_numpy(atoms.positions - atoms.positions.mean(0))
-        return Batch(self._on_device, centred.to(device, dtype)[None], cell=cell)
+        batch = Batch(self._on_device, centred.to(device, dtype)[None], cell=cell)
+        if not self.model.uses_electrons:
+            return batch
+        structure = as_structure(atoms)
+        charge, spin = torch.tensor([[structure.charge], [(structure.multiplicity or 1) - 1]])
+        return replace(batch, charge=charge.to(device, dtype), spin=spin.to(device, dtype))
 
     def _check(self, atoms: Atoms) -> None:
         """Raise an error for atoms the model cannot be used on; elements are checked when they change."""
@@ -145,7 +151,7 @@ class GeomAttCalculator(Calculator):
                 self._warn_once(f"{note} {EXTRAPOLATION}")
         for name, words in (("initial_charges", "charges"), ("initial_magmoms", "magnetic moments")):
             values = atoms.arrays.get(name)
-            if values is not None and values.any():
+            if values is not None and values.any() and not self.model.uses_electrons:
                 self._warn_once(f"The model does not use {words}: the {words} of the atoms are ignored.")
         if not np.isfinite(atoms.positions).all():
             raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")

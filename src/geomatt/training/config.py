@@ -35,6 +35,9 @@ class TrainConfig:
     force_unit: str | None = setting(
         None, "unit of the forces, if not energy/length unit: Hartree/Bohr", group=DATA
     )
+    energies_per_atom: bool = setting(
+        False, "the file has energies per atom, not of whole structures", group=DATA
+    )
     keys: dict[str, str] = setting(
         None,
         "where the file keeps numbers, positions, energy or forces: forces=my_forces; none leaves out",
@@ -103,6 +106,10 @@ class TrainConfig:
         choices=("paper", "authors", "unsquared"),
     )
     rho: float = setting(0.01, "weight of energies in the loss", group=OPTIM)
+    loss_per_atom: bool = setting(
+        False, "energy errors per atom in the loss, for structures of different sizes", group=OPTIM
+    )
+    stress_weight: float = setting(0.1, "weight of stress in the loss, as virial per atom", group=OPTIM)
     scale: str = setting(
         "energy",
         "unit of the network: the standard deviation of the energies, or the RMS of the forces",
@@ -145,8 +152,9 @@ class TrainConfig:
             raise GeomAttError(f"`ema_decay` must be from 0 (off) to below 1, not {self.ema_decay}.")
         if not 0 < self.decay <= 1 or not 0 <= self.final <= 1:
             raise GeomAttError("`decay` must lie in (0, 1] and `final` in [0, 1].")
-        if not 0 <= self.rho < float("inf") or not 0 <= self.clip < float("inf"):
-            raise GeomAttError("`rho` and `clip` must be numbers that are not negative.")
+        for name in ("rho", "clip", "stress_weight"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise GeomAttError(f"`{name}` must be a number that is not negative.")
         for item in dataclasses.fields(self):
             choices, value = item.metadata.get("choices"), getattr(self, item.name)
             if choices and value not in choices:

@@ -79,13 +79,14 @@ class Run:
         self.unit = report_unit_of(job.dataset, job.config)
         seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
-        self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
         self.seen, self.device = seen, device
         self.domain = Domain.measure(seen)
         self.transferred = job.base is not None
         if job.base is not None and (unseen := never_seen(job.base, seen)):
             warnings.warn(unseen, stacklevel=4)
         network = starting_network(job.config, seen, job.base, self.seed)
+        extensive = network.radius is not None
+        self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
 
