@@ -16,7 +16,18 @@ import geomatt
 ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "geomatt"
 # A room may import from those before it.
-ROOMS = ["data", "model", "training", "evaluation", "simulation", "analysis", "reproduce", "bench", "cli"]
+ROOMS = [
+    "data",
+    "model",
+    "training",
+    "evaluation",
+    "simulation",
+    "analysis",
+    "pages",
+    "reproduce",
+    "bench",
+    "cli",
+]
 
 
 def imported(path: Path) -> set[str]:

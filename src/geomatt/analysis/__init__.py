@@ -12,9 +12,11 @@ if TYPE_CHECKING:
         bond_matrix,
         bond_scores,
         distances,
+        hydrogen_bonds,
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
+    from geomatt.analysis.controls import untrained_networks
     from geomatt.analysis.deletion import (
         BY_ATTENTION,
         BY_CHANCE,
@@ -72,6 +74,7 @@ _MODULES = {
     "figure_path": "drawing",
     "flat_view": "projection",
     "frame_cells": "drawing",
+    "hydrogen_bonds": "bonds",
     "intervene": "intervention",
     "label_atoms": "drawing",
     "molecule_figure": "figures",
@@ -81,6 +84,7 @@ _MODULES = {
     "show_matrix": "drawing",
     "style": "drawing",
     "symmetrised": "bonds",
+    "untrained_networks": "controls",
 }
 
 __all__ = list(_MODULES)

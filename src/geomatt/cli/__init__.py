@@ -41,8 +41,8 @@ def options(
 
 
 COMMANDS = (
-    "demo", "data", "train", "evaluate", "predict", "attention", "info", "models", "import_authors",
-    "reproduce", "bench",
+    "demo", "data", "train", "evaluate", "predict", "attention", "explain", "info", "models",
+    "import_authors", "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:

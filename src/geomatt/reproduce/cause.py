@@ -23,13 +23,13 @@ from geomatt.analysis import (
     Faithfulness,
     faithfulness,
     new_figure,
+    untrained_networks,
 )
 from geomatt.data import Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential, fingerprint, load
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.inputs import STAND_IN, described, load_md17
-from geomatt.reproduce.pair_scores import untrained_networks
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.units import ENERGY_IN_EV
