@@ -28,9 +28,19 @@ def explain(
     out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
     frames: Annotated[int, typer.Option(help="Structures shown at most, evenly chosen.", min=1)] = 100,
     effects: Annotated[
-        int, typer.Option(help="Pairs switched off at most, in all frames together; 0 for none.", min=0)
-    ] = 2000,
-    untrained: Annotated[int, typer.Option(help="Networks with random weights, as a control.", min=0)] = 5,
+        int | None,
+        typer.Option(
+            help="Pairs switched off at most, in all frames; about a minute's by default.",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    untrained: Annotated[
+        int | None,
+        typer.Option(
+            help="Networks with random weights, as a control; usually 5.", min=0, show_default=False
+        ),
+    ] = None,
     unit: Annotated[
         str | None,
         typer.Option(help="Energy unit of the page; the training data's by default.", show_default=False),

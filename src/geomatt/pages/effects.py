@@ -19,6 +19,8 @@ from geomatt.pages.page import quantised
 
 MOST_PAIRS = 400  # switched off in one frame: bonds first, then the strongest by attention
 MOST_DETAILED = 20  # frames with paths
+USUAL_COST = 400_000  # pairs switched off by default, times the squared number of atoms: about a minute
+USUAL_PAIRS, USUAL_ATOMS = 2000, 150  # pairs at most, and the largest structures in which any are by default
 PATHS, PATH_PAIRS = 5, 40  # stored paths of a pair, and pairs with paths, for one record and frame
 
 Tell = Callable[[str, int, int], None]
@@ -31,6 +33,12 @@ class Detail:
     frame: int
     pairs: np.ndarray  # (P, 2)
     matrices: list[np.ndarray]  # |α| of every record, both directions averaged
+
+
+def usual_budget(structures: Sequence[Structure]) -> int:
+    """How many pairs are switched off by default, in all frames together."""
+    atoms = max(len(s) for s in structures)
+    return min(USUAL_PAIRS, USUAL_COST // atoms**2) if atoms <= USUAL_ATOMS else 0
 
 
 def choose_details(
@@ -68,14 +76,15 @@ def gather_effects(
     elif any(s.periodic for s in structures):
         note = "Pairs can be switched off in molecules only."
     elif not any(len(d.pairs) for d in details):
-        note = "No pairs were switched off."
+        note = "No pairs were switched off: ask for more `effects`."
     counts = np.zeros(len(structures), dtype=np.int64)
     pairs, energy, forces, scales = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)], [], []
     total, done = sum(len(d.pairs) for d in details), 0
     for detail in [] if note else details:
         structure, atoms = structures[detail.frame], len(structures[detail.frame])
-        for start in range(0, len(detail.pairs), BATCH):
-            part = detail.pairs[start : start + BATCH]
+        size = max(1, BATCH * 40**2 // max(40, atoms) ** 2)  # evaluated at once, as memory allows
+        for start in range(0, len(detail.pairs), size):
+            part = detail.pairs[start : start + size]
             off = np.zeros((len(part), atoms, atoms), dtype=bool)
             rows = np.arange(len(part))
             off[rows, part[:, 0], part[:, 1]] = off[rows, part[:, 1], part[:, 0]] = True
@@ -117,10 +126,12 @@ def gather_paths(
         pairs, atoms, values, note = [], [], [], ""
         for detail in details:
             structure = structures[detail.frame]
-            if structure.periodic or not len(detail.pairs):
+            if structure.periodic or len(structure) < 2:
                 continue
-            strength = detail.matrices[number][tuple(detail.pairs.T)]
-            chosen = detail.pairs[np.argsort(-strength, kind="stable")[:PATH_PAIRS]]
+            every = np.column_stack(np.triu_indices(len(structure), 1))
+            strength = detail.matrices[number][tuple(every.T)]
+            chosen = every[np.argsort(-strength, kind="stable")]
+            chosen = chosen[: PATH_PAIRS if len(structure) <= USUAL_ATOMS else PATH_PAIRS // 4]
             with torch.no_grad():
                 batch = collate([structure], network.dtype, network.device)
                 found = network.paths(batch, record, [(int(i), int(j)) for i, j in chosen], PATHS)

@@ -18,14 +18,13 @@ from geomatt.model import AnyPotential, AttentionRecord, Potential, load
 from geomatt.model.potential import Prediction, several
 from geomatt.pages.attention_curves import distance_curves
 from geomatt.pages.attention_scores import score_table
-from geomatt.pages.effects import choose_details, gather_effects, gather_paths
+from geomatt.pages.effects import choose_details, gather_effects, gather_paths, usual_budget
 from geomatt.pages.page import Block, Page, quantised
 from geomatt.pages.structures import element_table, good_view, pair_lists, structure_label
 from geomatt.units import from_ev
 
 FRAMES = 100  # shown at most, evenly chosen
-EFFECTS = 2000  # pairs switched off at most, in all frames together
-UNTRAINED = 5  # networks with random weights, as a control
+UNTRAINED = 5  # networks with random weights, as a control, for structures of usual size
 MOST_BYTES = 13_000_000  # of attention in a page
 
 Progress = Callable[[str, int, int], None]  # what is done, how much of how much
@@ -37,8 +36,8 @@ def explain(
     *,
     name: str = "",
     frames: int = FRAMES,
-    effects: int = EFFECTS,
-    untrained: int = UNTRAINED,
+    effects: int | None = None,
+    untrained: int | None = None,
     unit: str | None = None,
     progress: Progress | None = None,
 ) -> Page:
@@ -46,9 +45,9 @@ def explain(
 
     `model` is a potential, a committee, or the path or name of one; `atoms` are ASE Atoms, a `Structure`, or
     several of them. At most `frames` structures are shown, evenly chosen, and fewer where the page would
-    become too large. `effects` is how many pairs are switched off in all (see `geomatt.intervene`), and
-    `untrained` how many networks with random weights serve as control. Energies are in `unit`, by default
-    that of the training data.
+    become too large. `effects` is how many pairs are switched off in all (see `geomatt.intervene`), by
+    default as many as take about a minute; `untrained` is how many networks with random weights serve as
+    control. Energies are in `unit`, by default that of the training data.
     """
     potential = model if isinstance(model, AnyPotential) else load(model)
     block, arrays = explorer(
@@ -72,8 +71,8 @@ def explorer(
     *,
     name: str = "",
     frames: int = FRAMES,
-    effects: int = EFFECTS,
-    untrained: int = UNTRAINED,
+    effects: int | None = None,
+    untrained: int | None = None,
     unit: str | None = None,
     prefix: str = "",
     progress: Progress | None = None,
@@ -82,7 +81,7 @@ def explorer(
     tell = progress or (lambda what, done, total: None)
     if not structures:
         raise GeomAttError("There is no structure to explain.")
-    if frames < 1 or effects < 0 or untrained < 0:
+    if frames < 1 or min(untrained or 0, effects or 0) < 0:
         raise GeomAttError("`frames` must be at least 1, `effects` and `untrained` must not be negative.")
     members = _views(potential)
     records = _records(potential, structures[0])
@@ -101,7 +100,9 @@ def explorer(
     arrays["atomic"] = _network_energies(potential, chosen, found[0], factor)
     arrays["bonds"], arrays["bondOffsets"] = pair_lists([bond_matrix(s) for s in chosen])
     arrays["hydrogenBonds"], arrays["hydrogenOffsets"] = pair_lists([hydrogen_bonds(s) for s in chosen])
-    details = choose_details(chosen, [p.attention or [] for p in found[0]], effects)
+    budget = usual_budget(chosen) if effects is None else effects
+    controls = (UNTRAINED if budget else 0) if untrained is None else untrained
+    details = choose_details(chosen, [p.attention or [] for p in found[0]], budget)
     described, effect_arrays = gather_effects(potential, chosen, details, factor, tell)
     paths, path_arrays = gather_paths(potential.members[0], chosen, records, details)
     block: Block = {
@@ -116,7 +117,7 @@ def explorer(
         "members": [label for label, _ in members],
         "view": good_view(chosen[0]),
         "curves": distance_curves(potential, records, chosen),
-        "scores": score_table(potential, chosen, [p.attention or [] for p in found[0]], untrained, tell),
+        "scores": score_table(potential, chosen, [p.attention or [] for p in found[0]], controls, tell),
         "effects": described,
         "paths": paths,
         "notes": notes,
@@ -147,9 +148,11 @@ def _views(potential: AnyPotential) -> list[tuple[str, AnyPotential]]:
 
 
 def _records(potential: AnyPotential, structure: Structure) -> list[AttentionRecord[Any]]:
+    """The records a model has, without matrices; a few atoms are enough to tell."""
+    part = Structure(structure.numbers[:2], structure.positions[:2], cell=structure.cell, pbc=structure.pbc)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        (prediction,) = potential.predict([structure], forces=False, attention=True, check_domain=False)
+        (prediction,) = potential.predict([part], forces=False, attention=True, check_domain=False)
     if not prediction.attention:
         kind = potential.members[0].network.kind
         raise GeomAttError(f"The network {kind!r} has no attention, so there is nothing to explain.")

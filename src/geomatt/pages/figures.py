@@ -17,9 +17,12 @@ FORMATS = ("pdf", "svg", "png")
 
 
 def write_figures(
-    records: Sequence[AttentionRecord[np.ndarray]], structure: Structure, folder: str | os.PathLike[str]
+    records: Sequence[AttentionRecord[np.ndarray]],
+    structure: Structure,
+    folder: str | os.PathLike[str],
+    formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
-    """The matrices and the molecule, each as PDF, SVG and PNG, in a folder that is made where needed."""
+    """The matrices and the molecule, each in every format, in a folder that is made where needed."""
     target = Path(folder)
     try:
         target.mkdir(parents=True, exist_ok=True)
@@ -29,5 +32,5 @@ def write_figures(
     return [
         draw(records, structure, target / f"{name}.{suffix}")
         for name, draw in drawings.items()
-        for suffix in FORMATS
+        for suffix in formats
     ]

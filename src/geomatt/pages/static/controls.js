@@ -1,7 +1,7 @@
 // Choices above the explorer: frame, stream, layer, member, threshold, and files to save.
 
 function choice(label, options, change) {
-  const select = element("select", { onchange: () => change(Number(select.value)) },
+  const select = element("select", { name: label, onchange: () => change(Number(select.value)) },
     ...options.map((text, k) => element("option", { value: k }, text)));
   return { root: element("label", {}, label, select), select };
 }

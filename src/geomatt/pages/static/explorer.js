@@ -102,15 +102,16 @@ class Explorer {
 
   // So that about one line for each atom is drawn.
   usualThreshold() {
-    const sizes = this.pairStrengths().map((p) => Math.abs(p.value)).sort((a, b) => b - a);
-    const last = sizes[Math.min(sizes.length - 1, this.structure.count - 1)] || 0;
+    const sizes = Float32Array.from(this.pairStrengths(), (p) => -Math.abs(p.value)).sort();
+    const last = -sizes[Math.min(sizes.length, this.structure.count) - 1] || 0;
     return Math.max(0.02, Math.floor(100 * last) / 100);
   }
 
   // Both directions of every pair averaged, divided by the largest coefficient.
   pairStrengths() {
-    const { values, count, largest } = this.alpha;
-    const found = [];
+    const { values, count, largest, strengths } = this.alpha;
+    if (strengths) return strengths;
+    const found = (this.alpha.strengths = []);
     for (let i = 0; i < count; i++) {
       for (let j = i + 1; j < count; j++) {
         found.push({ i, j, value: 0.5 * (values[i * count + j] + values[j * count + i]) / (largest || 1) });

@@ -58,7 +58,7 @@ function makePanels(explorer) {
 
 function rankings(explorer) {
   const { meta, effects } = explorer;
-  const pairs = explorer.pairStrengths().sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const pairs = [...explorer.pairStrengths()].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const size = explorer.alpha.largest;
   const chooser = (list) => (k) => explorer.choose([list[k].i, list[k].j]);
   const byAttention = pairs.slice(0, ROWS);
@@ -118,7 +118,7 @@ function curvePanel(explorer) {
   }
   const stride = Math.ceil(x.length / 3000);
   const thin = (list) => list.filter((_, k) => k % stride === 0);
-  const furthest = Math.max(...x, 1);
+  const furthest = x.reduce((a, b) => Math.max(a, b), 1);
   const upTo = meta.curves.distance.filter((d) => d <= furthest + 0.2).length;
   const lines = curves.map((c) => ({ label: c.label, x: meta.curves.distance.slice(0, upTo), y: c.alpha.slice(0, upTo), colour: c.colour }));
   const series = [...lines, { label: "pairs of this frame", x: thin(x), y: thin(y), kind: "points", colour: lines.length ? "ink" : "positive" }];
