@@ -37,7 +37,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "pair": {
         "epochs": 500,
         "batch": 10,
-        "learning_rate": 1e-3,
+        "learning_rate": 2e-3,
         "schedule": "cosine",
         "warmup": 5,
         "final": 0.0,

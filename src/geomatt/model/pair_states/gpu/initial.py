@@ -115,7 +115,7 @@ def rows_of(table, table_m, m, z, c, there, C: tl.constexpr):
 def initial_kernel(
     positions, species, mu, sharpness, decay, weights, k_m, g, h, e, g_m, h_m, e_m, r_dot, x, x_m,
     batch, atoms, columns, apart, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr,
-    DOT: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr, PRECISION: tl.constexpr,
+    DOT: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """X of BC channels and BP pairs; if DOT, its tangent along ṙ."""
     p = tl.program_id(0) * BP + tl.arange(0, BP)
@@ -128,7 +128,7 @@ def initial_kernel(
     l = tl.arange(0, LB)
     at = weights + m * k_m + c[:, None] * L + l[None, :]
     k = tl.load(at, mask=(c < C)[:, None] & (l < L)[None, :], other=0.0)
-    value = tl.dot(k, phi, input_precision=PRECISION)
+    value = tl.dot(k, phi, input_precision="ieee")
     value *= rows_of(g, g_m, m, z_i, c, between, C) * rows_of(h, h_m, m, z_j, c, between, C)
     if not DOT:
         value += rows_of(e, e_m, m, z_i, c, itself, C)
@@ -140,7 +140,7 @@ def initial_kernel(
 def by_distance_kernel(
     positions, species, mu, sharpness, decay, weights, k_m, g, h, g_m, h_m, n_x, n_x_m, n_d,
     batch, atoms, columns, apart, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr,
-    BC: tl.constexpr, BP: tl.constexpr, PRECISION: tl.constexpr,
+    BC: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """−∂E/∂d of BP pairs, (M, columns)."""
     p = tl.program_id(0) * BP + tl.arange(0, BP)
@@ -156,7 +156,7 @@ def by_distance_kernel(
         n *= rows_of(g, g_m, m, z_i, c, between, C) * rows_of(h, h_m, m, z_j, c, between, C)
         at = weights + m * k_m + c[None, :] * L + l[:, None]
         k = tl.load(at, mask=(c < C)[None, :] & (l < L)[:, None], other=0.0)  # (LB, BC)
-        by_phi = tl.dot(k, n, by_phi, input_precision=PRECISION)
+        by_phi = tl.dot(k, n, by_phi, input_precision="ieee")
     tl.store(n_d + m * columns + p, tl.sum(by_phi * slope, 0), mask=p < columns)
 
 
@@ -193,7 +193,7 @@ def forces_kernel(positions, n_d, forces, batch, atoms, columns, NT: tl.constexp
 def initial_gradient_kernel(
     positions, species, mu, sharpness, decay, weights, k_m, g, h, g_m, h_m, r_dot, x_hat, hat_m, n_x, n_m,
     by_atom, by_k, batch, atoms, columns, apart, chunks, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr,
-    NT: tl.constexpr, CHUNK: tl.constexpr, BC: tl.constexpr, PRECISION: tl.constexpr,
+    NT: tl.constexpr, CHUNK: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sums of ∂L/∂ over CHUNK rows i of a structure: by g and e of each i, by h of all j, by K.
 
@@ -219,14 +219,14 @@ def initial_gradient_kernel(
         hat = tl.load(x_hat + m * hat_m + c[:, None] * apart + p[None, :], mask=there, other=0.0)
         n = tl.load(n_x + m * n_m + c[:, None] * apart + p[None, :], mask=there, other=0.0)
         own = tl.sum(tl.where(itself[None, :], hat, 0.0), 1)
-        y = hat * tl.dot(k, phi, input_precision=PRECISION)
-        y += n * tl.dot(k, phi_dot, input_precision=PRECISION)
+        y = hat * tl.dot(k, phi, input_precision="ieee")
+        y += n * tl.dot(k, phi_dot, input_precision="ieee")
         g_i = rows_of(g, g_m, m, z_i, c, between, C)
         h_j = rows_of(h, h_m, m, z_j, c, between, C)
         total_h += y * g_i
         both = g_i * h_j
-        total_k = tl.dot(hat * both, tl.trans(phi), total_k, input_precision=PRECISION)
-        total_k = tl.dot(n * both, tl.trans(phi_dot), total_k, input_precision=PRECISION)
+        total_k = tl.dot(hat * both, tl.trans(phi), total_k, input_precision="ieee")
+        total_k = tl.dot(n * both, tl.trans(phi_dot), total_k, input_precision="ieee")
         to = by_atom + (slots + b * atoms + i) * C + c
         tl.store(to, tl.sum(y * h_j, 1), mask=channels)
         tl.store(to + (batch * atoms) * C, own, mask=channels)

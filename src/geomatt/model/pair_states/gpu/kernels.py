@@ -31,7 +31,7 @@ SUMS_ATOMS, SUMS_FEATURES = 128, 32
 class TritonKernels(TorchKernels):
     """One batch of M networks on a GPU: the structures `index` (M, B) if it is given, else all.
 
-    `precision` is that of `tl.dot`; `slots` as S in `program.Tape`, whose tensors this works on.
+    `slots` as S in `program.Tape`, whose tensors this works on.
     """
 
     def __init__(
@@ -41,11 +41,10 @@ class TritonKernels(TorchKernels):
         batch: Batch,
         index: Tensor | None = None,
         *,
-        precision: str = "ieee",
         slots: int = 1,
     ) -> None:
         numbers, positions = batch.numbers.contiguous(), batch.positions.contiguous()
-        self.config, self.p, self.precision = config, p, precision
+        self.config, self.p = config, p
         self.size = (*(numbers if index is None else index).shape[:2], numbers.shape[2])
         self.members, self.batch, self.atoms = self.size
         self.columns = _blocks(self.batch * self.atoms**2, ALIGNMENT) * ALIGNMENT
@@ -84,7 +83,6 @@ class TritonKernels(TorchKernels):
             _stride(self.p["g"]), _stride(self.p["h"]), _stride(self.p["e"]),
             self.positions if r_dot is None else r_dot, *_pointers(out), **self._sizes(), LB=self.basis,
             L=self.config.functions, DOT=r_dot is not None, BC=INITIAL_CHANNELS, BP=INITIAL_PAIRS,
-            PRECISION=self.precision,
         )  # fmt: skip
 
     def forces(self, n_x: Tensor) -> Tensor:
@@ -93,7 +91,7 @@ class TritonKernels(TorchKernels):
         initial.by_distance_kernel[(_blocks(self.columns, DISTANCE_PAIRS), self.members)](
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], _stride(self.p["g"]),
             _stride(self.p["h"]), *_pointers(n_x), n_d, **self._sizes(), L=self.config.functions,
-            LB=self.basis, BC=32, BP=DISTANCE_PAIRS, PRECISION=self.precision,
+            LB=self.basis, BC=32, BP=DISTANCE_PAIRS,
         )  # fmt: skip
         initial.forces_kernel[self._atoms_grid()](
             self.positions, n_d, found, self.batch, self.atoms, self.columns, NT=self.tile, num_warps=1
@@ -110,7 +108,7 @@ class TritonKernels(TorchKernels):
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], _stride(self.p["g"]),
             _stride(self.p["h"]), self.r_dot, *_pointers(x_hat), *_pointers(n_x), by_atom, by_k,
             **self._sizes(), chunks=chunks, L=self.config.functions, LB=self.basis, NT=self.tile,
-            CHUNK=GRADIENT_ATOMS, BC=GRADIENT_CHANNELS, PRECISION=self.precision,
+            CHUNK=GRADIENT_ATOMS, BC=GRADIENT_CHANNELS,
         )  # fmt: skip
         found = self._new(self.members, 3, self.elements, self.channels)
         initial.by_element_kernel[
@@ -156,7 +154,7 @@ class TritonKernels(TorchKernels):
     def _product(self, warps: int) -> dict[str, Any]:
         if self.tile > 32:
             warps = 4
-        return {**self._sizes(), "NT": self.tile, "PRECISION": self.precision, "num_warps": warps}
+        return {**self._sizes(), "NT": self.tile, "num_warps": warps}
 
     # ---- silu -------------------------------------------------------------------------------------------
 

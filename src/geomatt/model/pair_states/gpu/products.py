@@ -38,13 +38,13 @@ def clear_tail(states, b, batch, atoms, columns, apart):
 @triton.jit
 def product_kernel(
     ab, ab_m, p, p_m, scale,
-    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr,
 ):  # fmt: skip
     m, b, at, inside = place(batch, atoms, apart, NT)
     ab += m * ab_m
     x = tl.load(ab + at, mask=inside, other=0.0)
     y = tl.load(ab + C * apart + at, mask=inside, other=0.0)
-    result = tl.dot(x, y, input_precision=PRECISION) * tl.load(scale + m * batch + b)
+    result = tl.dot(x, y, input_precision="ieee") * tl.load(scale + m * batch + b)
     tl.store(p + m * p_m + at, result, mask=inside)
     clear_tail(p + m * p_m, b, batch, atoms, columns, apart)
 
@@ -52,17 +52,17 @@ def product_kernel(
 @triton.jit
 def product_dot_kernel(
     ab, ab_m, ab_dot, ab_dot_m, p_dot, p_dot_m, scale,
-    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr,
 ):  # fmt: skip
     m, b, at, inside = place(batch, atoms, apart, NT)
     ab += m * ab_m
     ab_dot += m * ab_dot_m
     x_dot = tl.load(ab_dot + at, mask=inside, other=0.0)
     y = tl.load(ab + C * apart + at, mask=inside, other=0.0)
-    result = tl.dot(x_dot, y, input_precision=PRECISION)
+    result = tl.dot(x_dot, y, input_precision="ieee")
     x = tl.load(ab + at, mask=inside, other=0.0)
     y_dot = tl.load(ab_dot + C * apart + at, mask=inside, other=0.0)
-    result = tl.dot(x, y_dot, result, input_precision=PRECISION) * tl.load(scale + m * batch + b)
+    result = tl.dot(x, y_dot, result, input_precision="ieee") * tl.load(scale + m * batch + b)
     tl.store(p_dot + m * p_dot_m + at, result, mask=inside)
     clear_tail(p_dot + m * p_dot_m, b, batch, atoms, columns, apart)
 
@@ -70,16 +70,16 @@ def product_dot_kernel(
 @triton.jit
 def product_adjoint_kernel(
     n_p, n_p_m, ab, ab_m, n_ab, n_ab_m, scale,
-    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr,
 ):  # fmt: skip
     m, b, at, inside = place(batch, atoms, apart, NT)
     ab += m * ab_m
     n_ab += m * n_ab_m
     n = tl.load(n_p + m * n_p_m + at, mask=inside, other=0.0) * tl.load(scale + m * batch + b)
     y = tl.load(ab + C * apart + at, mask=inside, other=0.0)
-    tl.store(n_ab + at, tl.dot(n, tl.trans(y), input_precision=PRECISION), mask=inside)
+    tl.store(n_ab + at, tl.dot(n, tl.trans(y), input_precision="ieee"), mask=inside)
     x = tl.load(ab + at, mask=inside, other=0.0)
-    tl.store(n_ab + C * apart + at, tl.dot(tl.trans(x), n, input_precision=PRECISION), mask=inside)
+    tl.store(n_ab + C * apart + at, tl.dot(tl.trans(x), n, input_precision="ieee"), mask=inside)
     clear_tail(n_ab, b, batch, atoms, columns, apart)
     clear_tail(n_ab + C * apart, b, batch, atoms, columns, apart)
 
@@ -87,7 +87,7 @@ def product_adjoint_kernel(
 @triton.jit
 def product_hat_kernel(
     p_hat, p_hat_m, n_p, n_p_m, ab, ab_m, ab_dot, ab_dot_m, ab_hat, ab_hat_m, scale,
-    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr, PRECISION: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, NT: tl.constexpr,
 ):  # fmt: skip
     """Â = s (P̂ Bᵀ + n_P Ḃᵀ), B̂ = s (Aᵀ P̂ + Ȧᵀ n_P)."""
     m, b, at, inside = place(batch, atoms, apart, NT)
@@ -98,14 +98,14 @@ def product_hat_kernel(
     hat = tl.load(p_hat + m * p_hat_m + at, mask=inside, other=0.0) * s
     n = tl.load(n_p + m * n_p_m + at, mask=inside, other=0.0) * s
     y = tl.load(ab + C * apart + at, mask=inside, other=0.0)
-    result = tl.dot(hat, tl.trans(y), input_precision=PRECISION)
+    result = tl.dot(hat, tl.trans(y), input_precision="ieee")
     y_dot = tl.load(ab_dot + C * apart + at, mask=inside, other=0.0)
-    result = tl.dot(n, tl.trans(y_dot), result, input_precision=PRECISION)
+    result = tl.dot(n, tl.trans(y_dot), result, input_precision="ieee")
     tl.store(ab_hat + at, result, mask=inside)
     x = tl.load(ab + at, mask=inside, other=0.0)
-    result = tl.dot(tl.trans(x), hat, input_precision=PRECISION)
+    result = tl.dot(tl.trans(x), hat, input_precision="ieee")
     x_dot = tl.load(ab_dot + at, mask=inside, other=0.0)
-    result = tl.dot(tl.trans(x_dot), n, result, input_precision=PRECISION)
+    result = tl.dot(tl.trans(x_dot), n, result, input_precision="ieee")
     tl.store(ab_hat + C * apart + at, result, mask=inside)
     clear_tail(ab_hat, b, batch, atoms, columns, apart)
     clear_tail(ab_hat + C * apart, b, batch, atoms, columns, apart)
