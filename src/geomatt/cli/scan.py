@@ -230,8 +230,8 @@ def _print(
             else "–"
             for r in references
         ]
-        note = marks.get(p, "") + ("" if found.converged[p] else " not converged")
-        table.add_row(f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, note.strip())
+        mark = marks.get(p, "") + ("" if found.converged[p] else " not converged")
+        table.add_row(f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, mark.strip())
     output.print(table)
     for numbers in compared:
         output.print(

@@ -154,5 +154,5 @@ def _try_out(
         **result.to_dict(),
         "trajectory": "dynamics.traj",
         "failure": f"the molecule fell apart ({fault})" if fault else "",
-        "steps_outside_the_data": calculator.steps_outside,
+        "steps_with_walls": calculator.wall_steps,
     }
