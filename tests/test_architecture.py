@@ -24,6 +24,7 @@ ROOMS = [
     "simulation",
     "analysis",
     "workflow",
+    "pages",
     "reproduce",
     "bench",
     "cli",

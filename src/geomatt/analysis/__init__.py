@@ -12,9 +12,11 @@ if TYPE_CHECKING:
         bond_matrix,
         bond_scores,
         distances,
+        hydrogen_bonds,
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
+    from geomatt.analysis.controls import untrained_networks
     from geomatt.analysis.deletion import (
         BY_ATTENTION,
         BY_CHANCE,
@@ -53,10 +55,12 @@ _MODULES = {
     "draw_atoms": "figures",
     "faithfulness": "deletion",
     "flat_view": "projection",
+    "hydrogen_bonds": "bonds",
     "intervene": "intervention",
     "molecule_figure": "figures",
     "pair_effects": "intervention",
     "symmetrised": "bonds",
+    "untrained_networks": "controls",
 }
 
 __all__ = list(_MODULES)

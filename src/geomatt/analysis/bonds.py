@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from geomatt.data.bonds import bond_matrix, distances
+from geomatt.data.bonds import hydrogen_bonds as hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII as COVALENT_RADII
 from geomatt.errors import GeomAttError

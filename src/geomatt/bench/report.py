@@ -23,7 +23,17 @@ from geomatt.model.native.library import compiler
 from geomatt.training import commit, hardware
 
 FORMAT = 1
-PACKAGES = ("torch", "numpy", "scipy", "triton", "torch_geometric", "mace-torch", "ase", "vesin")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "triton",
+    "torch_geometric",
+    "mace-torch",
+    "ase",
+    "vesin",
+    "torch-sim-atomistic",
+)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from geomatt.bench.curves import curves_suite
 from geomatt.bench.exactness import matter_exactness, molecule_exactness
 from geomatt.bench.floor import measure_ceilings
 from geomatt.bench.inference import infer_suite
+from geomatt.bench.replicas import replicas_suite
 from geomatt.bench.report import BenchReport, describe_machine
 from geomatt.bench.scaling import scaling_suite
 from geomatt.bench.settings import BenchSettings
@@ -22,6 +23,7 @@ from geomatt.progress import ProgressBar, silent
 SUITES: dict[str, tuple[Callable[[Workbench], None], ...]] = {
     "train": (train_suite, molecule_exactness),
     "infer": (infer_suite,),
+    "replicas": (replicas_suite,),
     "members": (members_suite,),
     "scaling": (scaling_suite, matter_exactness),
     "curves": (curves_suite,),

@@ -41,8 +41,9 @@ def options(
 
 
 COMMANDS = (
-    "demo", "auto", "sample", "label", "data", "train", "improve", "evaluate", "predict", "attention", "info",
-    "models", "import_authors", "reproduce", "bench",
+    "demo", "auto", "sample", "label", "data", "train", "improve", "evaluate", "predict", "attention",
+    "explain", "relax", "vibrations", "scan", "md", "client", "info", "models", "import_authors",
+    "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:
@@ -62,7 +63,7 @@ def main() -> None:
 
 
 def _tell(kind: str, message: Warning | GeomAttError | str) -> None:
-    note(f"{kind} {escape(with_flags(str(message)))}")
+    note(f"{kind} {escape(with_flags(str(message)))}", markup=True)
 
 
 if __name__ == "__main__":

@@ -32,9 +32,10 @@ def bench(
     suite: Annotated[
         str,
         typer.Option(
-            "--suite", help="What to measure, separated by commas: train, infer, members, scaling, curves."
+            "--suite",
+            help="What to measure, separated by commas: train, infer, replicas, members, scaling, curves.",
         ),
-    ] = "train,infer,members,scaling",
+    ] = "train,infer,replicas,members,scaling",
     json_file: Annotated[
         Path | None, typer.Option("--json", help="File for all numbers, raw timings included.")
     ] = None,

@@ -17,14 +17,14 @@ output = Console()
 PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 
 
-def note(text: str, **style: Any) -> None:
+def note(text: str, *, markup: bool = False, **style: Any) -> None:
     """A line on stderr; long lines, such as paths, are not broken."""
-    console.print(text, highlight=False, soft_wrap=True, **style)
+    console.print(text, highlight=False, soft_wrap=True, markup=markup, **style)
 
 
-def say(text: str, **style: Any) -> None:
+def say(text: str, *, markup: bool = False, **style: Any) -> None:
     """A line on stdout, as `note`."""
-    output.print(text, highlight=False, soft_wrap=True, **style)
+    output.print(text, highlight=False, soft_wrap=True, markup=markup, **style)
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:

@@ -85,7 +85,7 @@ def info(
     facts(summary(dataset))
     warnings = check_labels(dataset)
     for warning in warnings:
-        say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}")
+        say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)
     if not warnings and dataset.energies is not None:
         output.print("Nothing about the labels looks wrong.")
 
@@ -125,7 +125,7 @@ def show_units(dataset: Dataset) -> None:
         forces = f", forces in {origin['force_unit']} (given)" if "force_unit" in origin else ""
         note(f"Units: {origin['energy_unit']} and {origin['length_unit']} ({origin['units_known']}){forces}.")
     if "notes" in origin:
-        note(f"[bold yellow]Note:[/] {escape(with_flags(origin['notes']))}")
+        note(f"[bold yellow]Note:[/] {escape(with_flags(origin['notes']))}", markup=True)
 
 
 def summary(dataset: Dataset) -> list[tuple[str, str]]:

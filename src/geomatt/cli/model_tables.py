@@ -13,7 +13,7 @@ from geomatt.evaluation.result import Errors, EvaluationResult
 from geomatt.model import Potential
 from geomatt.model.calibration import LEVELS
 from geomatt.model.files import describe, fingerprint
-from geomatt.units import from_ev
+from geomatt.units import GIGAPASCAL, from_ev
 
 SHOWN_LEVELS = (0.5, 0.7, 0.9, 0.95)
 LONG = 100  # characters; longer values, such as the frames of a split, are cut
@@ -55,6 +55,8 @@ def error_tables(result: EvaluationResult) -> list[Table]:
     first.add_column("frames", justify="right")
     headings = ["energy MAE", "RMSE", "per atom MAE"] if with_energy else []
     headings += ["forces MAE", "RMSE"] if with_forces else []
+    with_stress = result.overall.stress_mae is not None
+    headings += ["stress MAE (GPa)"] if with_stress else []
     for heading in headings:
         first.add_column(heading, justify="right")
 
@@ -62,6 +64,8 @@ def error_tables(result: EvaluationResult) -> list[Table]:
         e = errors.scaled(factor)
         values = [e.energy_mae, e.energy_rmse, e.energy_per_atom_mae] if with_energy else []
         values += [e.forces_mae, e.forces_rmse] if with_forces else []
+        if with_stress:
+            values.append(None if e.stress_mae is None else e.stress_mae * GIGAPASCAL)
         return [f"{errors.structures}", *map(_number, values)]
 
     molecules = result.per_molecule

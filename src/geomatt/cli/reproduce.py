@@ -98,7 +98,7 @@ def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> 
             sections.append(_run(get(each), settings, vector))
         except GeomAttError as error:  # missing data for one experiment do not stop the others
             message = with_flags(str(error))
-            note(f"[bold red]{each}:[/] {escape(message)}")
+            note(f"[bold red]{each}:[/] {escape(message)}", markup=True)
             sections.append(Section(get(each), None, missing=message))
         else:
             _show(sections[-1])
@@ -120,7 +120,7 @@ def _run(experiment: Experiment, settings: ExperimentSettings, vector: Path | No
     from geomatt.reproduce import draw_figures, run_experiment
     from geomatt.reproduce.report import Section
 
-    note(f"[bold]{experiment.name}[/]: {experiment.description}")
+    note(f"[bold]{experiment.name}[/]: {experiment.description}", markup=True)
     result = run_experiment(experiment, settings, progress_bar)
     if vector is not None:
         draw_figures(experiment, result, vector, ("pdf", "svg"))

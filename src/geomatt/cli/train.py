@@ -41,7 +41,7 @@ Unfreeze = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    app.command(epilog="Example: geomatt train md17/ethanol --out runs/ethanol --train 800 --val 200")(train)
+    app.command(epilog="Example: geomatt train md17/ethanol --out runs/ethanol")(train)
     app.command(
         epilog="Example: geomatt transfer runs/aspirin/model.safetensors md17/toluene --out runs/toluene"
     )(transfer)
@@ -145,16 +145,29 @@ def _run(
     with join(config.device) as us:
         if not us.leads:
             console.quiet = output.quiet = True
-        _train_and_report(config, out, resume, checkpoint_every, tensorboard, us.leads)
+        _train_and_report(config, out, resume, checkpoint_every, tensorboard, us.leads, fresh=stored is None)
 
 
 def _train_and_report(
-    config: TrainConfig, out: Path, resume: bool, checkpoint_every: float, tensorboard: bool, leads: bool
+    config: TrainConfig,
+    out: Path,
+    resume: bool,
+    checkpoint_every: float,
+    tensorboard: bool,
+    leads: bool,
+    fresh: bool,
 ) -> None:
     """Read the data, train, and report the result and the next command."""
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.training import Interrupted, TrainProgress, train_members
-    from geomatt.training.dataset import check_tests, load_dataset, make_splits, resolve_sizes, unwanted
+    from geomatt.training.dataset import (
+        check_tests,
+        load_dataset,
+        make_splits,
+        resolve_inputs,
+        resolve_sizes,
+        unwanted,
+    )
     from geomatt.training.folder import refuse_used
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
@@ -164,6 +177,8 @@ def _train_and_report(
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
+    if fresh:
+        config = resolve_inputs(config, dataset)
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
@@ -241,7 +256,7 @@ def _report(
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
     files = " ".join(config.test_data[:1]) or config.data
-    note(f"Next:\n  geomatt evaluate {target} {files}{options}", markup=False)
+    note(f"Next:\n  geomatt evaluate {target} {files}{options}")
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, float] | None:

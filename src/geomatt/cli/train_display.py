@@ -37,7 +37,7 @@ def announce(dataset: Dataset) -> None:
     warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
     for warning in warnings:
         console.print("[bold yellow]Warning:[/]", end=" ")
-        note(with_flags(warning), markup=False, style="yellow")
+        note(with_flags(warning), style="yellow")
 
 
 @contextmanager

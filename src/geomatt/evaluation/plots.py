@@ -115,7 +115,8 @@ def _scatter(axis: Any, true: np.ndarray, predicted: np.ndarray, colours: Any) -
 
 def _frame(axis: Any, true: np.ndarray, predicted: np.ndarray) -> None:
     """The same range on both axes, and the diagonal."""
-    low, high = min(true.min(), predicted.min()), max(true.max(), predicted.max())
+    both = np.stack([true, predicted])
+    low, high = np.nanmin(both), np.nanmax(both)
     margin = 0.05 * (high - low) or 1.0
     limits = (low - margin, high + margin)
     axis.plot(limits, limits, color="#999999", linewidth=0.8, zorder=0)

@@ -176,7 +176,7 @@ def score(
     itself, distance would be right by definition. With `untrained`, the best layer and the union of the
     layers are compared with those of so many networks with random weights, on some of the frames.
     """
-    from geomatt.analysis import bond_matrix
+    from geomatt.analysis import bond_matrix, untrained_networks
     from geomatt.reproduce import pair_scores as scores
 
     reference = scores.lowest_frame(dataset)
@@ -199,7 +199,7 @@ def score(
     controls = [scores.ranking(truth, length / found.distance) for length in (1.0, expected)]
     shown = scores.pair_strengths(network, dataset.select([reference])).strength[0]  # (records, pairs)
     few = frames[np.linspace(0, len(frames) - 1, min(UNTRAINED_FRAMES, len(frames))).astype(int)]
-    networks = [network, *scores.untrained_networks(network, untrained)] if untrained else []
+    networks = [network, *untrained_networks(network, untrained)] if untrained else []
     compared = [
         scores.best_and_union(truth, scores.pair_strengths(each, dataset.select(few))) for each in networks
     ]

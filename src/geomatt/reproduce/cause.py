@@ -20,13 +20,13 @@ from geomatt.analysis import (
     DELETED,
     Faithfulness,
     faithfulness,
+    untrained_networks,
 )
 from geomatt.data import Structure
 from geomatt.drawing import FAINT, SERIES, new_figure
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
-from geomatt.reproduce.pair_scores import untrained_networks
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.units import ENERGY_IN_EV

@@ -14,6 +14,7 @@ from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig
 from geomatt.training.recipes import VALIDATION_SHARE
+from geomatt.training.start import fresh_network
 from geomatt.units import energy_unit
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def _read(name: str, config: TrainConfig, several: bool) -> Dataset:
             f"{name}: units {found.origin['units_known']}. A unit that is given holds for all files: "
             "leave it out, or convert the files that do not state theirs with geomatt data convert."
         )
+    if config.energies_per_atom and found.energies is not None:
+        found.energies = found.energies * found.sizes
     return found
 
 
@@ -98,7 +101,7 @@ def _warn_of_repeats(parts: Sequence[Sequence[Dataset]]) -> None:
 
 
 def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
-    """Fill in sizes that were not given: 800 + 200 where there is enough data, and up to 1000 to test on.
+    """Fill in sizes that were not given: 1000 in all where there is enough data, and up to 1000 to test on.
 
     `count` structures are in `data`; all of them train if there are files to validate on.
     """
@@ -132,6 +135,19 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
             f"but the data has only {count}. Choose smaller sizes."
         )
     return config.replace(train=train, val=val or None, test=test)
+
+
+def resolve_inputs(config: TrainConfig, dataset: Dataset) -> TrainConfig:
+    """With charges and unpaired electrons as inputs if the data has them and the network can use them."""
+    if has_electrons(dataset) and config.network.get("electrons") is False:
+        return config.replace(network={**config.network, "electrons": True})
+    return config
+
+
+def has_electrons(dataset: Dataset) -> bool:
+    """True if a structure is charged or has unpaired electrons."""
+    charged = dataset.charges is not None and bool(np.any(dataset.charges != 0))
+    return charged or (dataset.multiplicities is not None and bool(np.any(dataset.multiplicities > 1)))
 
 
 def unwanted(config: TrainConfig, dataset: Dataset) -> list[int]:
@@ -224,7 +240,7 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         raise GeomAttError(
             "The data has no energies, so there is nothing to train on. Was a key mapped wrongly?"
         )
-    if dataset.forces is None and not config.energy_only:
+    if not dataset.has_forces.any() and not config.energy_only:
         raise GeomAttError(
             "The data has no forces. If they are in the file under another name, map it with "
             "`keys` forces=NAME; to train on energies alone, set `energy_only`."
@@ -243,22 +259,42 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         )
     seen = dataset.select(np.concatenate([split.train, split.validation]))
     if seen.pbc is not None and np.any(seen.pbc):
-        raise GeomAttError(
-            "Training takes molecules and clusters, not periodic data. If the cell is only a box around a "
-            "molecule, set pbc to False; models of networks with a radius can be used on periodic structures."
+        network = fresh_network(config, tuple(seen.elements), seed=0)
+        if network.radius is None:
+            raise GeomAttError(
+                "The data is periodic, but in this model all pairs of atoms interact, at any distance. "
+                f"{network.periodic_hint}If the cell is only a box around a molecule, set pbc to False."
+            )
+    if has_electrons(seen) and not config.network.get("electrons"):
+        warnings.warn(
+            "The data has total charges or unpaired electrons, which this network does not use: structures "
+            "that differ by them alone look the same to it.",
+            stacklevel=4,
         )
-    owner = np.repeat(np.arange(len(seen)), seen.sizes)
+    owner, every = np.repeat(np.arange(len(seen)), seen.sizes), np.arange(len(seen))
+    unlabelled = _without_forces(seen)[owner]  # forces of a whole structure may be missing
     for label, values, rows in (
         ("positions", seen.positions, owner),
-        ("energies", seen.energies, np.arange(len(seen))),
+        ("energies", seen.energies, every),
         ("forces", None if config.energy_only else seen.forces, owner),
+        ("weights", seen.weights, every),
     ):
         if values is None:
             continue
         bad = ~np.isfinite(values.reshape(len(values), -1)).all(1)
+        if label == "forces":
+            bad &= ~unlabelled
         if bad.any():
             number = np.concatenate([split.train, split.validation])[rows[bad][0]]
             raise GeomAttError(
                 f"The data has {label} that are not finite numbers (first in structure {number}). "
                 "Drop those structures."
             )
+
+
+def _without_forces(data: Dataset) -> np.ndarray:
+    """True for structures none of whose forces are known, (n,)."""
+    if data.forces is None:
+        return np.ones(len(data), dtype=bool)
+    unknown: np.ndarray = np.add.reduceat((~np.isnan(data.forces)).sum(1), data.offsets[:-1]) == 0
+    return unknown

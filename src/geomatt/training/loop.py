@@ -129,7 +129,9 @@ class _Group:
         self.config = runs[0].config
         self.count = len(runs[0].training)
         self.steps = math.ceil(self.count / self.config.batch)
-        self.loss = Loss(self.config.weighting, self.config.rho)
+        self.loss = Loss(
+            self.config.weighting, self.config.rho, self.config.stress_weight, self.config.loss_per_atom
+        )
         self.validation = Batch.stack([run.validation for run in runs])
         self.stepper = Stepper(
             [run.network for run in runs],

@@ -63,12 +63,12 @@ def explore(
         ),
         device=model.device,
         capture=False,
-        keep_positions=True,
+        keep_frames=True,
     )
     parts: list[Part] = []
     dynamics.run(config.records * config.stride, progress=progress, on_part=parts.append)
     alive = np.concatenate([np.isfinite(p.potential_energy) for p in parts])  # (T, R)
-    positions = np.concatenate([p.positions for p in parts if p.positions is not None])  # (T, R, N, 3)
+    positions = np.concatenate([p.positions for p in parts])  # (T, R, N, 3)
     structures, owner, time = [], [], []
     for r, start in enumerate(first):
         bonding = Bonding.of(start)

@@ -154,5 +154,5 @@ def _try_out(
         **result.to_dict(),
         "trajectory": "dynamics.traj",
         "failure": f"the molecule fell apart ({fault})" if fault else "",
-        "steps_at_walls": calculator.wall_steps,
+        "steps_with_walls": calculator.wall_steps,
     }

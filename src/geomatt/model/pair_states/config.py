@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from geomatt.errors import GeomAttError
-from geomatt.model.settings import NetworkConfig, setting
+from geomatt.model.settings import NetworkConfig, require_range, setting
 
 NORMALISATIONS = ("atoms", "constant")
 DECAY = 1.0  # Å, of x = exp(−d / DECAY)
@@ -22,21 +22,33 @@ class PairStatesConfig(NetworkConfig):
     functions: int = setting(16, "basis functions of the distance (L)")
     normalisation: str = setting(
         "atoms",
-        "what divides sums over atoms: the square root of the number of atoms, or a constant",
+        "what divides sums over atoms: the square root of the number of atoms, or a constant; with a radius "
+        "always a constant",
         choices=NORMALISATIONS,
     )
     typical_atoms: float = setting(20.0, "the number of atoms that a constant normalisation stands for")
+    radius: float = setting(
+        0.0,
+        "distance in Å beyond which atoms do not interact, so that cells may be periodic; 0: all pairs do",
+    )
+    electrons: bool = setting(
+        False, "total charge and number of unpaired electrons as inputs; on where the data has them"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.channels, self.rounds) < 1 or self.functions < 2:
-            raise GeomAttError("`channels` and `rounds` must be at least 1, `functions` at least 2.")
+        require_range(self, 1, 10_000, "channels")
+        require_range(self, 1, 100, "rounds")
+        require_range(self, 2, 1000, "functions")
         if self.normalisation not in NORMALISATIONS:
             raise GeomAttError(
                 f"Unknown `normalisation` {self.normalisation!r}. Use one of: {', '.join(NORMALISATIONS)}."
             )
-        if not self.typical_atoms > 0:
-            raise GeomAttError(f"`typical_atoms` must be positive, not {self.typical_atoms}.")
+        require_range(self, 1e-3, 1e9, "typical_atoms")
+        if self.radius:
+            require_range(self, 0.5, 100.0, "radius")
+            # A factor that depends on the number of atoms would let far atoms matter.
+            object.__setattr__(self, "normalisation", "constant")
 
     @property
     def sharpness(self) -> float:
