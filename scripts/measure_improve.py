@@ -29,7 +29,7 @@ from geomatt.workflow import ImproveConfig, improve
 
 ROOT = Path(__file__).resolve().parents[1]
 METHOD, COLD, HOT = "GFN1-xTB", 300.0, 800.0
-FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 2
+FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 1
 EPOCHS, MORE_EPOCHS = 150, 80
 
 
