@@ -26,7 +26,7 @@ class Normalisation:
     def fit(
         cls, data: Dataset, reference: dict[int, float] | None = None, scale_by: str = "energy"
     ) -> Normalisation:
-        """As in the paper for one composition (mean and standard deviation of the energies).
+        """For one composition the mean and standard deviation of the energies, as in the authors' code.
 
         A mix of compositions gets reference energies per element by least squares, unless they are given.
         The scale is the standard deviation of what is left of the energies, or with `scale_by` "forces" the

@@ -61,8 +61,9 @@ def train_classifiers(
 ) -> list[list[dict[str, Any]]]:
     """Test accuracy and embeddings of test shapes for every pair and seed.
 
-    With `raw` the embeddings are not standardised. All classifiers are trained as one program with a leading axis M; Adam works on each weight by itself, so
-    they are independent. Training and test shapes are rotated and ordered independently.
+    With `raw` the embeddings are not standardised. All classifiers are trained as one program with a leading
+    axis M; Adam works on each weight by itself, so they are independent. Training and test shapes are rotated
+    and ordered independently.
     """
     atoms, seeds, examples = max(len(p.plus) for p in pairs), setup.seeds, setup.examples
     members = [(p, seed + s) for p in pairs for s in range(seeds)]

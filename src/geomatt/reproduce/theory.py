@@ -1,4 +1,4 @@
-"""The paper's theory in numbers (Figs. 1 and 2 and the appendices)."""
+"""The paper's theory in numbers and schemes: overlaps, operators, range, symmetries, appendices."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Theory(Experiment):
     """What can be derived by hand, checked with the network's own code."""
 
     name = "theory"
-    title = "Theory: overlaps, operators, range and symmetries (Figs. 1, 2 and 4, appendices)"
+    title = "Theory: overlaps, operators, range and symmetries"
     description = (
         "Attention as overlap of atomic functions and as operators on the atoms: the sum compared with the "
         "integrals it stands for, attention of three atoms written out, products of operators, a diatomic "
