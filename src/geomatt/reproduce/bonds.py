@@ -29,7 +29,7 @@ UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frame
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
 
-class Bonds(Experiment):
+class BondsExperiment(Experiment):
     """Average precision and AUROC of |α| for covalent bonds, with inverse distance as the control."""
 
     name = "bonds"
@@ -176,7 +176,7 @@ def score(
     itself, distance would be right by definition. With `untrained`, the best layer and the union of the
     layers are compared with those of so many networks with random weights, on some of the frames.
     """
-    from geomatt.analysis import bond_matrix
+    from geomatt.analysis import bond_matrix, untrained_networks
     from geomatt.reproduce import pair_scores as scores
 
     reference = scores.lowest_frame(dataset)
@@ -199,7 +199,7 @@ def score(
     controls = [scores.ranking(truth, length / found.distance) for length in (1.0, expected)]
     shown = scores.pair_strengths(network, dataset.select([reference])).strength[0]  # (records, pairs)
     few = frames[np.linspace(0, len(frames) - 1, min(UNTRAINED_FRAMES, len(frames))).astype(int)]
-    networks = [network, *scores.untrained_networks(network, untrained)] if untrained else []
+    networks = [network, *untrained_networks(network, untrained)] if untrained else []
     compared = [
         scores.best_and_union(truth, scores.pair_strengths(each, dataset.select(few))) for each in networks
     ]
@@ -313,4 +313,4 @@ def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> R
     )
 
 
-EXPERIMENT = Bonds()
+EXPERIMENT = BondsExperiment()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, colour_bar, frame_cells, label_atoms, new_figure, show_matrix
+from geomatt.drawing import FAINT, INK, SERIES, colour_bar, frame_cells, label_atoms, new_figure, show_matrix
 
 BOND = "#00b7eb"  # seen on light and on dark cells
 SCALE = "|α|, or 1 / distance, divided by its largest value"

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data import Dataset, find_entry, frame_list, locate, read, sha256
+from geomatt.data import Dataset, Structure, find_entry, frame_list, locate, read, sha256
 from geomatt.errors import GeomAttError
+from geomatt.model import Potential, load
 from geomatt.reproduce.frame import ExperimentSettings
 
 # The molecules of the paper's tables, in their order.
@@ -115,6 +116,25 @@ def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
             stacklevel=2,
         )
     return {name.rpartition("/")[2]: dataset for name, dataset in found.items()}, stand_in
+
+
+def md17_model(settings: ExperimentSettings, molecule: str, kind: str = "paper") -> Potential | None:
+    """The model of a molecule from the folder of models, or the one that ships; None if there is none."""
+    if settings.models is not None:
+        suffix = "" if kind == "paper" else f"-{kind}"
+        path = settings.models / "md17" / f"{molecule}{suffix}.safetensors"
+        return load(path).members[0] if path.is_file() else None
+    try:
+        return load(f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")).members[0]
+    except GeomAttError:
+        return None
+
+
+def unseen_frames(model: Potential, dataset: Dataset, count: int, seed: int) -> list[Structure]:
+    """Frames at random that the model was neither trained nor validated on."""
+    seen = model.trained_frames
+    unseen = [i for i, h in enumerate(dataset.frame_hashes()) if h not in seen]
+    return [dataset[int(i)] for i in np.random.default_rng(seed).choice(unseen, count, replace=False)]
 
 
 def _is_there(settings: ExperimentSettings, name: str) -> bool:

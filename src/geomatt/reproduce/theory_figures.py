@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, new_figure
+from geomatt.drawing import FAINT, INK, SERIES, new_figure
 
 ATOMS = np.array([[0.0, 0.0], [0.96, 0.0], [-0.24, 0.93]])  # the shape of water, Å
 SHOWN_DISTANCE = 0.5
