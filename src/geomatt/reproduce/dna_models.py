@@ -124,6 +124,7 @@ def dna_config(
     """All settings of a model; `seed` counts from that of the experiment."""
     given = {
         "data": data,
+        "model": "geomatt",
         "recipe": recipe,
         "epochs": size.epochs[recipe],
         "batch": size.batch,
