@@ -125,6 +125,7 @@ def dna_config(
     given = {
         "model": "geomatt",
         "data": data,
+        "model": "geomatt",
         "recipe": recipe,
         "epochs": size.epochs[recipe],
         "batch": size.batch,
