@@ -42,6 +42,8 @@ def folder(tmp_path, monkeypatch):
         ("train good.npz --out run --val-data none.npz", "There is no file none.npz"),
         ("train good.npz --out run --test-data good.npz --test 5", "leave out --test"),
         ("bench --quick --model geomatt:foo=1", "has no setting foo. It has: orders"),
+        (f"md {MODEL} water.xyz --replicas 100000000", "--replicas must be at most 100000"),
+        (f"md {MODEL} water.xyz --seed 99999999999999999999", "--seed must be at most"),
         ("data get md17/ethanol --from nowhere", "no file or folder nowhere"),
     ],
 )
