@@ -122,11 +122,6 @@ def read_structure(
 
 def result_folder(out: Path | None, structure: str, command: str) -> Path:
     """The folder for the results of a command, made if needed."""
-    from geomatt.data.files import write_error
+    from geomatt.data.files import make_folder
 
-    folder = out or Path(f"{Path(structure).name.partition('.')[0]}_{command}")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(folder, error) from error
-    return folder
+    return make_folder(out or f"{Path(structure).name.partition('.')[0]}_{command}")

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 from geomatt.data.bonds import bonded
+from geomatt.data.files import make_folder
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
@@ -157,7 +158,7 @@ def run_dynamics(
     _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     try:
         with file_lock(folder / ".lock"):
             return _Run(potential, start, settings, folder, model, saved).run(checkpoint_every, progress)
