@@ -24,6 +24,7 @@ ARGUMENTS = {
     "train.py": ["--epochs", "1", "--out", "run"],
     "dynamics.py": ["--steps", "20"],
     "attention.py": [],
+    "pbe.py": [],
     "own_network.py": ["--epochs", "2", "--out", "run"],
 }
 

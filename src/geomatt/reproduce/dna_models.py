@@ -125,7 +125,6 @@ def dna_config(
     given = {
         "model": "geomatt",
         "data": data,
-        "model": "geomatt",
         "recipe": recipe,
         "epochs": size.epochs[recipe],
         "batch": size.batch,
