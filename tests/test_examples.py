@@ -13,6 +13,7 @@ ARGUMENTS = {
     "dynamics.py": ["--steps", "20"],
     "attention.py": [],
     "own_network.py": ["--epochs", "2", "--out", "run"],
+    "crystal.py": ["--epochs", "1", "--frames", "8", "--repeat", "1", "--steps", "2"],
 }
 
 
