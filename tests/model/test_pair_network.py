@@ -105,11 +105,8 @@ def test_energies_are_those_of_the_equations(atoms: int, changes: dict) -> None:
     assert torch.allclose(network(batch)[0], torch.tensor(expected, dtype=torch.float64), rtol=1e-12)
 
 
-def test_registry_and_sizes() -> None:
+def test_registry_and_settings() -> None:
     assert network_class("pair") is network_class("pair-states") is PairStates
-    assert [PairStatesConfig.of_size(size, (1,)).channels for size in "SML"] == [64, 128, 256]
-    with pytest.raises(GeomAttError, match="size"):
-        PairStatesConfig.of_size("XL", (1,))
     with pytest.raises(GeomAttError, match="normalisation"):
         PairStatesConfig((1,), normalisation="none")
     with pytest.raises(GeomAttError, match="channels"):

@@ -17,7 +17,7 @@ from geomatt.bench.floor import Work, work_of
 from geomatt.bench.report import BenchReport, Check, ScalingPoint
 from geomatt.bench.settings import BenchSettings, parse_model
 from geomatt.bench.systems import MATTER, cube_edge, random_matter
-from geomatt.bench.timing import Contender, Ratio, Timing, clock, repeat, silent
+from geomatt.bench.timing import Contender, Ratio, Timing, clock, repeat
 from geomatt.bench.workbench import Workbench
 from geomatt.data import Batch
 from geomatt.errors import GeomAttError
@@ -26,6 +26,7 @@ from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import pair_layout, sparse_energy_and_forces
 from geomatt.model.geometric_attention.sparse.layout import PairLayout
 from geomatt.model.neighbours import NeighbourList, neighbour_list
+from geomatt.progress import silent
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
 LARGEST = {"geomatt": 100_000}  # atoms that fit on a GPU; other networks 50,000

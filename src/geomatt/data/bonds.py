@@ -10,6 +10,9 @@ from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII, SYMBOLS
 from geomatt.errors import GeomAttError
 
+DONORS_AND_ACCEPTORS = (7, 8, 9)  # N, O, F
+HYDROGEN_BOND_LENGTH = 2.5  # Å, H···acceptor at most
+HYDROGEN_BOND_ANGLE = 120.0  # degrees, donor–H···acceptor at least
 TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibrations at 500 K stay inside
 
 
@@ -48,3 +51,24 @@ def relative_lengths(numbers: np.ndarray, distance: np.ndarray) -> np.ndarray:
         raise GeomAttError(f"No covalent radius is known for {', '.join(heavy)}.")
     radii = COVALENT_RADII[numbers - 1]
     return distance / (radii[:, None] + radii)
+
+
+def hydrogen_bonds(structure: Structure) -> np.ndarray:
+    """True for H···acceptor pairs (N, N), in both directions, by length and angle.
+
+    H is bonded to N, O or F; the acceptor is another of these atoms that is not bonded to it.
+    """
+    distance, numbers, positions = distances(structure), structure.numbers, structure.positions
+    covalent = bond_matrix(structure)
+    polar = np.isin(numbers, DONORS_AND_ACCEPTORS)
+    found = np.zeros_like(covalent)
+    for h in np.flatnonzero(numbers == 1):
+        donors = np.flatnonzero(covalent[h] & polar)
+        near = np.flatnonzero(polar & ~covalent[h] & (distance[h] < HYDROGEN_BOND_LENGTH))
+        for donor in donors[:1]:
+            for acceptor in near[near != donor]:
+                to_donor, to_acceptor = positions[[donor, acceptor]] - positions[h]
+                cosine = to_donor @ to_acceptor / (distance[h, donor] * distance[h, acceptor])
+                if cosine <= np.cos(np.deg2rad(HYDROGEN_BOND_ANGLE)):
+                    found[h, acceptor] = found[acceptor, h] = True
+    return found

@@ -71,6 +71,7 @@ def evaluate(
         forces_spread=_stack([p.forces_spread for p in predictions]) if spread else None,
         stress=_stress(predictions, data),
         unit=report,
+        calibration=potential.calibration,
         provenance=_provenance(potential, dataset),
     )
 

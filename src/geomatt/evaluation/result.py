@@ -10,6 +10,7 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.elements import SYMBOLS, formula
+from geomatt.model.calibration import LEVELS, Calibration, Scale, force_errors
 from geomatt.units import from_ev
 
 # Entries of `Errors` that do not depend on the unit of energies.
@@ -53,6 +54,7 @@ class EvaluationResult:
     forces_spread: np.ndarray | None = None  # (atoms,)
     stress: np.ndarray | None = None  # (n, 3, 3) predicted, nan for structures without; None without labels
     unit: str = "eV"  # for reports
+    calibration: Calibration | None = None  # of the spread
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -96,6 +98,26 @@ class EvaluationResult:
                 result["forces_correlation"] = float(np.corrcoef(error, spread)[0, 1])
         return result
 
+    @cached_property
+    def coverage(self) -> dict[str, dict[str, list[float]]] | None:
+        """Shares of errors below the error bars at each of LEVELS, of energies and of forces.
+
+        "calibrated" is what was asked for if the data is like the validation data; "raw" takes the spread as
+        the standard deviation of a normal distribution. None without a calibration.
+        """
+        if self.calibration is None or self.energies_spread is None:
+            return None
+        result = {}
+        if self.data.energies is not None:
+            error = np.abs(self.energies - self.data.energies)
+            result["energy"] = _shares(error, self.energies_spread, self.calibration.energy, freedom=1)
+        scale, spread = self.calibration.forces, self.forces_spread
+        if scale and spread is not None and self.forces is not None and self.data.forces is not None:
+            error = force_errors(self.forces, self.data.forces)
+            known = np.repeat(self.data.has_forces, self.data.sizes)
+            result["forces"] = _shares(error[known], spread[known], scale, freedom=3)
+        return result or None
+
     def to_dict(self, unit: str | None = None) -> dict[str, Any]:
         """Everything except the single predictions, ready for JSON; errors in `unit` and `unit`/Å."""
         unit = unit or self.unit
@@ -115,6 +137,9 @@ class EvaluationResult:
             "committee_spread": None
             if self.spread is None
             else {k: v if k.endswith("correlation") else v * factor for k, v in self.spread.items()},
+            "coverage": None
+            if self.coverage is None
+            else {"levels": list(LEVELS), "calibration_frames": self.calibration.frames, **self.coverage},  # type: ignore[union-attr]
             "provenance": self.provenance,
         }
 
@@ -156,6 +181,18 @@ class EvaluationResult:
         if self.forces is None or self.data.forces is None:
             return None, None
         return _mae_rmse((self.forces - self.data.forces)[atoms])
+
+
+def _shares(error: np.ndarray, spread: np.ndarray, scale: Scale, freedom: int) -> dict[str, list[float]]:
+    """Shares of errors below the calibrated error bars, and below those of a normal distribution."""
+    from scipy.stats import chi
+
+    # The spread of a force is the length of a vector with `freedom` components of equal width.
+    raw = [chi.ppf(level, freedom) / np.sqrt(freedom) for level in LEVELS]
+    return {
+        "calibrated": [float((error <= scale.bar(spread, level)).mean()) for level in LEVELS],
+        "raw": [float((error <= factor * spread).mean()) for factor in raw],
+    }
 
 
 def _mae_rmse(error: np.ndarray) -> tuple[float | None, float | None]:

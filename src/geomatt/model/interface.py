@@ -63,6 +63,15 @@ class AttentionRecord(Generic[Matrix]):
         return dataclasses.replace(self, matrix=matrix, images=images)
 
 
+@dataclass(frozen=True)
+class AttentionPaths:
+    """The strongest paths i – m – … – j between pairs of atoms. P pairs, K paths each, strongest first."""
+
+    atoms: Tensor  # (P, K, length) indices of the atoms along a path
+    values: Tensor  # (P, K)
+    note: str  # what the values are, in a sentence
+
+
 class Network(nn.Module, ABC):
     """Atomic energies, in normalised units, of structures in Å."""
 
@@ -108,6 +117,15 @@ class Network(nn.Module, ABC):
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Attention coefficients, in any number of records; none for a network without attention."""
         return []
+
+    def paths(
+        self, batch: Batch, record: AttentionRecord[Tensor], pairs: Sequence[tuple[int, int]], count: int
+    ) -> AttentionPaths | None:
+        """The `count` strongest paths of each pair (i, j) in a batch of one structure, for one record.
+
+        None if the record has no paths, as for coefficients of two bodies.
+        """
+        return None
 
     @property
     def radius(self) -> float | None:

@@ -18,6 +18,7 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
+from geomatt.model.calibration import Calibration
 from geomatt.model.domain import WARNING, Domain, Limits, WallResult
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
@@ -58,6 +59,7 @@ class AnyPotential(ABC):
 
     members: list[Potential]
     record: dict[str, Any]
+    calibration: Calibration | None = None  # of the spread of a committee
 
     @abstractmethod
     def evaluate(

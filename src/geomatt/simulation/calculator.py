@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import os
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,10 +14,8 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
-from geomatt.model import AnyPotential, load
 from geomatt.model.domain.frames import EXTRAPOLATION
-from geomatt.model.files import check_device
-from geomatt.model.precision import parse_dtype
+from geomatt.simulation.loading import Model, load_model
 from geomatt.simulation.watch import RangeWatch
 
 try:
@@ -47,19 +43,14 @@ class GeomAttCalculator(Calculator):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | AnyPotential,
+        model: Model,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str | None = None,
         walls: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.model: AnyPotential
-        if isinstance(model, AnyPotential):
-            # A copy: the precision of the caller's model must not change.
-            self.model = copy.deepcopy(model).to(check_device(device), parse_dtype(dtype))
-        else:
-            self.model = load(model, device, dtype)
+        self.model = load_model(model, device, dtype)
         self._numbers: np.ndarray | None = None  # atomic numbers that were checked
         self._on_device: Tensor | None = None  # and the same on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
@@ -70,11 +61,6 @@ class GeomAttCalculator(Calculator):
     def wall_steps(self) -> int:
         """Calculations so far in which a wall was active."""
         return self._watch.active
-
-    @property
-    def steps_outside(self) -> int:
-        """Calculations so far with a pair clearly outside its range in the training data."""
-        return self._watch.outside
 
     @property
     def energy_spread(self) -> float | None:

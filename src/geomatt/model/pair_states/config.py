@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
 
 from geomatt.errors import GeomAttError
 from geomatt.model.settings import NetworkConfig, require_range, setting
 
-SIZES = {"S": 64, "M": 128, "L": 256}  # channels
 NORMALISATIONS = ("atoms", "constant")
 DECAY = 1.0  # Å, of x = exp(−d / DECAY)
 NEAREST, FARTHEST = 1.0, math.exp(-10.0)  # x at d = 0 and at 10 Å: the range of the centres μ
@@ -52,13 +49,6 @@ class PairStatesConfig(NetworkConfig):
             require_range(self, 0.5, 100.0, "radius")
             # A factor that depends on the number of atoms would let far atoms matter.
             object.__setattr__(self, "normalisation", "constant")
-
-    @classmethod
-    def of_size(cls, size: str, elements: Sequence[int], **settings: Any) -> Self:
-        """The configuration of size S, M or L."""
-        if size not in SIZES:
-            raise GeomAttError(f"Unknown `size` {size!r}. Use one of: {', '.join(SIZES)}.")
-        return cls(elements=tuple(elements), channels=SIZES[size], **settings)
 
     @property
     def sharpness(self) -> float:

@@ -23,7 +23,7 @@ are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,7 +33,7 @@ from torch.nn import functional
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
+from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network, pair_switch
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
@@ -166,6 +166,19 @@ class PairStates(Network):
             symmetric = 0.5 * (path + path.transpose(1, 2))
             records.append(AttentionRecord(2, t - 1, 0, symmetric, name=f"round {t}"))
         return records
+
+    def paths(
+        self, batch: Batch, record: AttentionRecord[Tensor], pairs: Sequence[tuple[int, int]], count: int
+    ) -> AttentionPaths:
+        """Paths i – m – j by the size of what they add to the product, s ‖A_im ∘ B_mj‖."""
+        one = next(one for t, one in enumerate(self.run(batch)) if t == record.layer)
+        i, j = torch.tensor(pairs, device=one.a.device).T
+        terms = one.a[0, i] * one.b[0, :, j].transpose(0, 1)  # (P, N, C), over m
+        top = (self.scale(batch)[0, 0] * terms.norm(dim=-1)).topk(min(count, terms.shape[1]))
+        ends = [index[:, None].expand_as(top.indices) for index in (i, j)]
+        atoms = torch.stack([ends[0], top.indices, ends[1]], -1)  # (P, K, 3)
+        note = "The size of what each path i–m–j adds to the state of the pair in this round."
+        return AttentionPaths(atoms, top.values, note)
 
     def engine(self, name: str = "auto") -> Engine:
         if name == "auto":
