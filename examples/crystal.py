@@ -16,6 +16,8 @@ import geomatt
 from geomatt import Dataset, Structure, random_split, resolve
 from geomatt.units import GIGAPASCAL
 
+BULK_MODULUS = 140.0  # of copper, GPa
+
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--frames", type=int, default=120)
 parser.add_argument("--repeat", type=int, default=2, help="cubes of 4 atoms along each edge of the cell")
@@ -72,7 +74,7 @@ print(f"stress along x: {GIGAPASCAL * stress[0, 0]:.5f} GPa, by differences {GIG
 atoms.calc = geomatt.GeomAttCalculator(f"{given.out}/model.safetensors")
 thermalize_momenta(atoms, temperature_K=300, rng=np.random.default_rng(0))
 dynamics = NPTBerendsen(
-    atoms, 2 * units.fs, temperature_K=300, pressure_au=0.0, compressibility_au=1.2 / GIGAPASCAL,
+    atoms, 2 * units.fs, temperature_K=300, pressure_au=0.0, compressibility_au=GIGAPASCAL / BULK_MODULUS,
     taut=100 * units.fs, taup=500 * units.fs,
 )  # fmt: skip
 lengths = []
