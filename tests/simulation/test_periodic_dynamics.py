@@ -139,7 +139,7 @@ def test_bad_periodic_input(tmp_path):
 
 def test_relaxing_a_cell_lowers_its_stress():
     pytest.importorskip("ase")
-    from geomatt.simulation.relax import relax
+    from geomatt.simulation.relaxation import relax
 
     model = make()
     result = relax(model, crystal(), RelaxSettings(cell=True, steps=8, fmax=1e-4))

@@ -25,7 +25,7 @@ from geomatt.simulation.settings import RelaxSettings
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Structure
-    from geomatt.simulation.relax import Relaxed
+    from geomatt.simulation.relaxation import Relaxed
 
 
 def register(app: typer.Typer) -> None:
@@ -99,8 +99,8 @@ def _relax_one(
     model: Any, start: Structure, settings: RelaxSettings, path: Any, label: str
 ) -> tuple[Relaxed, bool]:
     """Relax with a line about the present step; True if the user stopped it."""
-    from geomatt.simulation.relax import RelaxProgress
-    from geomatt.simulation.relax import relax as relax_structure
+    from geomatt.simulation.relaxation import RelaxProgress
+    from geomatt.simulation.relaxation import relax as relax_structure
     from geomatt.simulation.trajectory import Frame
     from geomatt.training.interruption import stop_on_signal
 

@@ -30,7 +30,7 @@ from geomatt.units import from_ev
 
 if TYPE_CHECKING:
     from geomatt.simulation.coordinates import Coordinate
-    from geomatt.simulation.scan import Reference, Scan
+    from geomatt.simulation.scans import Reference, Scan
 
 XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
@@ -95,7 +95,7 @@ def scan(
     into --out; files of an earlier call are replaced.
     """
     from geomatt.simulation.results import draw_scan, write_json
-    from geomatt.simulation.scan import scan as run_scan
+    from geomatt.simulation.scans import scan as run_scan
     from geomatt.training.interruption import stop_on_signal
 
     chosen, coordinate = ScanSettings(**settings), _coordinate(torsion, distance)
@@ -161,7 +161,7 @@ def _reference(
     text: str, options: list[str], energy_unit: str | None, length_unit: str | None
 ) -> Callable[[Scan], Reference]:
     """What makes the reference of a scan; a wrong one is reported before the scan is run."""
-    from geomatt.simulation.scan import calculator_reference, data_reference, make_calculator
+    from geomatt.simulation.scans import calculator_reference, data_reference, make_calculator
 
     if Path(text).exists():
         data = read_data(text, energy_unit, length_unit, ["forces=none"])

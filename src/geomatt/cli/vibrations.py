@@ -22,7 +22,7 @@ from geomatt.cli.options import (
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
-    from geomatt.simulation.vibrations import Vibrations
+    from geomatt.simulation.normal_modes import Vibrations
 
 MOST_ROWS = 40  # modes in the table
 STILL = 0.01  # eV/Å, a force above which a structure is not stationary
@@ -60,9 +60,9 @@ def vibrations(
     normal modes as arrays (vibrations.npz), the numbers and a plot into --out; files of an
     earlier call are replaced. Imaginary frequencies are explained.
     """
+    from geomatt.simulation.normal_modes import explain_imaginary
+    from geomatt.simulation.normal_modes import vibrations as normal_modes
     from geomatt.simulation.results import draw_vibrations, write_json, write_modes
-    from geomatt.simulation.vibrations import explain_imaginary
-    from geomatt.simulation.vibrations import vibrations as normal_modes
 
     start = read_structure(structure, frame, length_unit)
     loaded = load_model(Path(model), device, dtype)
@@ -97,7 +97,7 @@ def vibrations(
 
 def _relaxed(model: Any, start: Any, fmax: float) -> Any:
     """The structure at the nearest stationary point."""
-    from geomatt.simulation.relax import RelaxProgress, relax
+    from geomatt.simulation.relaxation import RelaxProgress, relax
     from geomatt.simulation.settings import RelaxSettings
 
     with console.status("relaxing …") as status:

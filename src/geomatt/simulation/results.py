@@ -18,9 +18,9 @@ from geomatt.simulation.figures import COLOURS, new_figure, save_figure
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
-    from geomatt.simulation.relax import Relaxed
-    from geomatt.simulation.scan import Reference, Scan
-    from geomatt.simulation.vibrations import Vibrations
+    from geomatt.simulation.normal_modes import Vibrations
+    from geomatt.simulation.relaxation import Relaxed
+    from geomatt.simulation.scans import Reference, Scan
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
