@@ -9,9 +9,12 @@ demo: $(VENV)/ready
 	$(BIN)/geomatt demo
 
 test: lint
+	@sh scripts/install_browser.sh
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 	@$(BIN)/python -c "import triton" 2>/dev/null || \
 		echo "NOTE: Triton is not available on this system, so the tests of the GPU kernels were skipped."
+	@sh scripts/install_browser.sh check || \
+		echo "NOTE: There is no browser on this system, so the tests of the pages in a browser were skipped."
 
 lint: $(VENV)/ready
 	$(BIN)/ruff format --check .

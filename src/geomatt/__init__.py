@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from geomatt.data import Dataset, Split, Structure, blocked_split, random_split, read
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, Potential, load, save
+    from geomatt.pages import explain
     from geomatt.simulation.calculator import GeomAttCalculator
     from geomatt.training import TrainConfig, TrainResult, resolve, train, train_members
 
@@ -44,6 +45,7 @@ _MODULES = {
     "attention": "analysis",
     "blocked_split": "data.splits",
     "evaluate": "evaluation",
+    "explain": "pages",
     "intervene": "analysis",
     "load": "model",
     "pair_effects": "analysis",

@@ -17,7 +17,7 @@ from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
 from geomatt.model.interface import Network, NetworkConfig
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.ensembles import DynamicsConfig
-from geomatt.simulation.forces import batch_forces, centred, engine_forces
+from geomatt.simulation.forces import centred, engine_forces
 from geomatt.simulation.monitor import BINS, density, frame_histogram, histogram_error
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
 from geomatt.simulation.watchdog import Watch
@@ -301,15 +301,11 @@ def test_forces_of_a_batch_and_of_an_engine():
     assert found.shape == (4, 9, 3)
     for m, network in enumerate(networks):
         rows = slice(2 * m, 2 * m + 2)
-
-        def evaluate(batch, network=network, m=m):
-            result = network.engine().evaluate(network.stacked(), batch.as_member())
-            one = dataclasses.make_dataclass("One", ["energy", "forces"])
-            return one(offset[m] + scale[m] * result.energy[0], scale[m] * result.forces[0])
-
-        single = batch_forces(evaluate, numbers[rows], torch.float32)(positions[rows])
-        torch.testing.assert_close(energy[rows], single[0].double(), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found[rows], single[1].double(), atol=1e-5, rtol=1e-5)
+        batch = Batch(numbers[rows], centred(positions[rows], numbers[rows]).float())
+        alone = network.engine().evaluate(network.stacked(), batch.as_member())
+        expected = offset[m] + scale[m] * alone.energy[0]
+        torch.testing.assert_close(energy[rows], expected.double(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found[rows], (scale[m] * alone.forces[0]).double(), atol=1e-5, rtol=1e-5)
     padded = centred(torch.ones(1, 3, 3), torch.tensor([[1, 1, 0]]))
     assert (padded == 0).all()
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from geomatt.data.bonds import bond_matrix, distances
+from geomatt.data.bonds import hydrogen_bonds as hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII as COVALENT_RADII
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord
+
+CONTROL = "1 / distance (control)"
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Struc
     """Scores of every attention matrix, and of inverse distance as a control."""
     bonded = bond_matrix(structure)
     closeness = 1.0 / (distances(structure) + np.eye(len(structure)))
-    named = [(r.label, r.matrix) for r in records] + [("1 / distance (control)", closeness)]
+    named = [(r.label, r.matrix) for r in records] + [(CONTROL, closeness)]
     pairs = np.triu_indices(len(structure), 1)
     truth = bonded[pairs]
     result = []

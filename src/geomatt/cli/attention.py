@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output
+from geomatt.cli.console import output, say
 from geomatt.cli.options import Device, Dtype, FrameNumber, Key, LengthUnit, Model, load_model, read_structure
 
 
@@ -61,4 +61,4 @@ def attention(
         written.append(("values", write_json(records, chosen, json_file)))
     if npz_file is not None:
         written.append(("values", write_npz(records, chosen, npz_file)))
-    output.print("\n".join(f"{what}: {path}" for what, path in written), soft_wrap=True, highlight=False)
+    say("\n".join(f"{what}: {path}" for what, path in written))

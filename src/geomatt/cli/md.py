@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, say
+from geomatt.cli.console import console, note, output
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import Device, Dtype, FrameNumber, LengthUnit, load_model, read_structure
 from geomatt.errors import GeomAttError
@@ -95,10 +95,10 @@ def md(
     loaded = load_model(Path(model), device, dtype)
     refuse(loaded, start)
     for message in (*loaded.doubts(start), *loaded.extrapolations([start])):
-        say(f"Warning: {message}", style="yellow")
+        note(f"Warning: {message}", style="yellow")
     name = str(Path(model).resolve()) if Path(model).exists() else model
     replicas = f"{chosen.replicas} replicas of " if chosen.replicas > 1 else ""
-    say(
+    note(
         f"{replicas}{len(start)} atoms, {chosen.ensemble} at {chosen.temperature:g} K, {chosen.time:g} ps in "
         f"steps of {chosen.timestep:g} fs, {loaded.device}; output in {folder}"
     )
@@ -152,7 +152,7 @@ def _plain_lines(settings: MDSettings) -> Callable[[MDProgress], None]:
         nonlocal last
         if time.monotonic() - last >= PLAIN_SECONDS:
             last = time.monotonic()
-            say(_state(progress, settings))
+            note(_state(progress, settings))
 
     return show
 
@@ -181,7 +181,7 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
         f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}", highlight=False
     )
     for text in _warnings(report):
-        say(f"Warning: {text}", style="yellow")
+        note(f"Warning: {text}", style="yellow")
     name = "trajectory_*" if settings.replicas > 1 else "trajectory"
     lines = [f"trajectory: {folder / name}.{settings.format}"]
     lines += [f"{what}: {path}" for what, path in files.items()]
@@ -189,15 +189,15 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
         lines.append(f"{report.to_label} frames with an alarm, to be labelled: {folder / TO_LABEL}")
     output.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
     if report.signal:
-        say(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
+        note(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
         return
     longer = f"  geomatt md --out {folder} --resume --time {2 * settings.time:g}   # as long again"
     last = folder / f"{'trajectory_0' if settings.replicas > 1 else 'trajectory'}.{settings.format}"
     relax = f"  geomatt relax {model} {last} --frame -1   # the minimum below its end"
     if outcome.intact.any():
-        say(f"Next:\n{longer}\n{relax}")
+        note(f"Next:\n{longer}\n{relax}")
     elif report.to_label:
-        say(f"Next: label {folder / TO_LABEL} with your reference method, and train on it, too.")
+        note(f"Next: label {folder / TO_LABEL} with your reference method, and train on it, too.")
 
 
 def _table(report: MDReport) -> Any:

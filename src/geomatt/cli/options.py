@@ -51,6 +51,17 @@ OutFolder = Annotated[
     ),
 ]
 BatchSize = Annotated[int, typer.Option("--batch", help="Structures computed at once.", min=1)]
+Processes = Annotated[
+    int, typer.Option("--workers", min=1, help="Processes on this machine, with one thread each.")
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        help="Spread over Dask instead: local:4, or the address of a scheduler (tcp://…).",
+        show_default=False,
+    ),
+]
 
 # For commands that need no labels: their names and units in the file do not matter then.
 WITHOUT_LABELS = ("energy=none", "forces=none")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, say
+from geomatt.cli.console import console, note, output
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import (
     WITHOUT_LABELS,
@@ -90,7 +90,7 @@ def relax(
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
     output.print(lines, soft_wrap=True, highlight=False, markup=False)
     end = files["relaxed"]
-    say(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
+    note(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
     if not all(r.converged for r in results):
         raise typer.Exit(1)
 
@@ -149,15 +149,15 @@ def _explain(results: list[Relaxed], settings: RelaxSettings) -> None:
     for number, r in enumerate(results):
         name = f"Structure {number}: " if len(results) > 1 else ""
         for bond, what in r.bonds_changed[:5]:
-            say(f"Warning: {name}the bond {bond} {what}.", style="yellow")
+            note(f"Warning: {name}the bond {bond} {what}.", style="yellow")
         if not r.converged:
-            say(
+            note(
                 f"Warning: {name}the highest force is still {r.fmax[-1]:.4f} eV/Å. Give more --steps, use "
                 "--optimiser fire, or start from a better geometry.",
                 style="yellow",
             )
         if r.wall_steps and r.fmax[-1] <= settings.fmax:
-            say(
+            note(
                 f"Warning: {name}walls at the ends of the training data acted in {r.wall_steps} steps. "
                 "Compare with --no-walls, and trust the minimum only if it is the same.",
                 style="yellow",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import output, progress_bar, say
+from geomatt.cli.console import note, output, progress_bar
 from geomatt.cli.generated import parse_integers, parse_pairs, with_config
 from geomatt.cli.options import (
     Device,
@@ -139,12 +139,12 @@ def scan(
     draw_scan(found, references, shown, files["plot"])
     _print(found, references, compared, shown, files)
     if len(found.values) < chosen.points:
-        say(f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.", style="yellow")
+        note(f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.", style="yellow")
         raise typer.Exit(128 + asked.signal)
     lowest = int(found.energies.argmin())
-    say(f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point")
+    note(f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point")
     if not references:
-        say("  the same with --reference xtb compares with GFN2-xTB")
+        note("  the same with --reference xtb compares with GFN2-xTB")
 
 
 def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
@@ -230,8 +230,8 @@ def _print(
             else "–"
             for r in references
         ]
-        note = marks.get(p, "") + ("" if found.converged[p] else " not converged")
-        table.add_row(f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, note.strip())
+        mark = marks.get(p, "") + ("" if found.converged[p] else " not converged")
+        table.add_row(f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, mark.strip())
     output.print(table)
     for numbers in compared:
         output.print(
@@ -243,7 +243,7 @@ def _print(
             soft_wrap=True,
         )
     if not found.converged.all():
-        say(
+        note(
             f"Warning: {int((~found.converged).sum())} points did not reach --fmax. Give more --steps.",
             style="yellow",
         )

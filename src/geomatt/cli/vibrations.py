@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, say
+from geomatt.cli.console import console, note, output
 from geomatt.cli.generated import with_flags
 from geomatt.cli.options import (
     Device,
@@ -90,9 +90,9 @@ def vibrations(
     draw_vibrations(found, files["plot"])
     _print(found, texts, files)
     if len(found.imaginary):
-        say(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
+        note(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
     else:
-        say(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
+        note(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
 
 
 def _relaxed(model: Any, start: Any, fmax: float) -> Any:
@@ -106,7 +106,7 @@ def _relaxed(model: Any, start: Any, fmax: float) -> Any:
             status.update(f"relaxing, step {seen.step}, highest force {seen.fmax:.4f} eV/Å")
 
         result = relax(model, start, RelaxSettings(fmax=fmax), progress=show)
-    say(
+    note(
         f"Relaxed in {result.steps} steps: {result.energies[-1] - result.energies[0]:+.4f} eV, highest force "
         f"{result.fmax[-1]:.4f} eV/Å, atoms moved by {result.rmsd:.3f} Å (RMSD)."
     )
@@ -142,12 +142,12 @@ def _print(found: Vibrations, texts: list[str], files: dict[str, Path]) -> None:
         soft_wrap=True,
     )
     if found.fmax > STILL:
-        say(
+        note(
             f"Warning: the highest force is {found.fmax:.3f} eV/Å, so this is not a stationary point and the "
             "frequencies have no meaning as vibrations. Leave out --no-relax.",
             style="yellow",
         )
     for text in texts:
-        say(f"Warning: {text}", style="yellow")
+        note(f"Warning: {text}", style="yellow")
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
     output.print(lines, soft_wrap=True, highlight=False, markup=False)

@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII, SYMBOLS
 from geomatt.errors import GeomAttError
 
+DONORS_AND_ACCEPTORS = (7, 8, 9)  # N, O, F
+HYDROGEN_BOND_LENGTH = 2.5  # Å, H···acceptor at most
+HYDROGEN_BOND_ANGLE = 120.0  # degrees, donor–H···acceptor at least
 TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibrations at 500 K stay inside
 
 
 def distances(structure: Structure) -> np.ndarray:
-    """All distances (N, N) in Å."""
+    """All distances (N, N) in Å; in cells to the nearest image, zero for an atom with itself."""
     difference = structure.positions[:, None] - structure.positions
-    return np.linalg.norm(difference, axis=-1)
+    if not structure.periodic or structure.cell is None:
+        return np.linalg.norm(difference, axis=-1)
+    cell = np.where(np.array(structure.pbc)[:, None], structure.cell, 0.0)
+    difference = difference - np.round(difference @ np.linalg.pinv(cell)) @ cell
+    # In skewed cells the nearest image may be a neighbour of the one that rounding finds.
+    steps = [(-1, 0, 1) if periodic else (0,) for periodic in structure.pbc]
+    hops = np.array(list(itertools.product(*steps))) @ cell
+    found = np.full(difference.shape[:2], np.inf)
+    for hop in hops:
+        found = np.minimum(found, np.linalg.norm(difference + hop, axis=-1))
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def bond_matrix(structure: Structure, tolerance: float = TOLERANCE) -> np.ndarray:
@@ -35,3 +51,24 @@ def relative_lengths(numbers: np.ndarray, distance: np.ndarray) -> np.ndarray:
         raise GeomAttError(f"No covalent radius is known for {', '.join(heavy)}.")
     radii = COVALENT_RADII[numbers - 1]
     return distance / (radii[:, None] + radii)
+
+
+def hydrogen_bonds(structure: Structure) -> np.ndarray:
+    """True for H···acceptor pairs (N, N), in both directions, by length and angle.
+
+    H is bonded to N, O or F; the acceptor is another of these atoms that is not bonded to it.
+    """
+    distance, numbers, positions = distances(structure), structure.numbers, structure.positions
+    covalent = bond_matrix(structure)
+    polar = np.isin(numbers, DONORS_AND_ACCEPTORS)
+    found = np.zeros_like(covalent)
+    for h in np.flatnonzero(numbers == 1):
+        donors = np.flatnonzero(covalent[h] & polar)
+        near = np.flatnonzero(polar & ~covalent[h] & (distance[h] < HYDROGEN_BOND_LENGTH))
+        for donor in donors[:1]:
+            for acceptor in near[near != donor]:
+                to_donor, to_acceptor = positions[[donor, acceptor]] - positions[h]
+                cosine = to_donor @ to_acceptor / (distance[h, donor] * distance[h, acceptor])
+                if cosine <= np.cos(np.deg2rad(HYDROGEN_BOND_ANGLE)):
+                    found[h, acceptor] = found[acceptor, h] = True
+    return found

@@ -7,7 +7,7 @@ from geomatt.lazy import lazy_names
 if TYPE_CHECKING:
     from geomatt.model.committee import Committee
     from geomatt.model.files import check_device, fingerprint, load, save
-    from geomatt.model.interface import AttentionRecord, Engine, Evaluation, Network
+    from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Evaluation, Network
     from geomatt.model.normalisation import Normalisation
     from geomatt.model.potential import AnyPotential, Output, Potential, Prediction
     from geomatt.model.registry import network_class, network_config, network_names, new_network, register
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "AnyPotential": "potential",
+    "AttentionPaths": "interface",
     "AttentionRecord": "interface",
     "Committee": "committee",
     "Engine": "interface",

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import average_precision, bond_matrix
+from geomatt.analysis import average_precision, bond_matrix, untrained_networks
 from geomatt.data import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Network
-from geomatt.reproduce.pair_scores import lowest_frame, pair_strengths, untrained_networks
+from geomatt.reproduce.pair_scores import lowest_frame, pair_strengths
 
 PAIR = 29  # atoms of a base pair: guanine 0-15, cytosine 16-28; the second pair follows
 GUANINE = 16

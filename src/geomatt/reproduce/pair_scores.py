@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 
 from geomatt.analysis import auroc, average_precision, symmetrised
 from geomatt.data import Batch, Dataset, collate
-from geomatt.model import AttentionRecord, Network, new_network
+from geomatt.model import AttentionRecord, Network
 
 CHUNK = 50  # frames in a batch
 BINS = np.arange(0.5, 20.01, 0.02)  # Å, for the variance that distance explains
@@ -78,14 +78,6 @@ def best_and_union(truth: np.ndarray, found: PairStrengths) -> dict[str, dict[st
         name: {"best": max(each[r] for r in rows), "union": _precision(truth, scaled[:, rows].max(1))}
         for name, rows in {**groups, "all orders": list(range(len(orders)))}.items()
     }
-
-
-def untrained_networks(network: Network, count: int) -> Iterator[Network]:
-    """Networks with the configuration of `network` and random weights of the seeds 0, 1, ..."""
-    settings = network.config.to_dict()
-    elements = settings.pop("elements")
-    for seed in range(count):
-        yield new_network(network.kind, settings, elements, seed=seed).to(network.device)
 
 
 def _precision(truth: np.ndarray, strength: np.ndarray) -> float:

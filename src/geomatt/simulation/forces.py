@@ -19,19 +19,6 @@ Forces = Callable[[Tensor], tuple[Tensor, Tensor]]
 CellForces = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
-def batch_forces(evaluate: Callable[[Batch], Any], numbers: Tensor, dtype: torch.dtype) -> Forces:
-    """Forces from a function of a `Batch` that gives energy (R,) and forces (R, N, 3) in eV and Å.
-
-    `numbers` (R, N) of the replicas, zero for padding, on the device of the simulation.
-    """
-
-    def forces(positions: Tensor) -> tuple[Tensor, Tensor]:
-        found = evaluate(Batch(numbers, centred(positions, numbers).to(dtype)))
-        return found.energy, found.forces
-
-    return forces
-
-
 def engine_forces(
     engine: Engine, prepared: Any, numbers: Tensor, dtype: torch.dtype, offset: Tensor, scale: Tensor
 ) -> Forces:

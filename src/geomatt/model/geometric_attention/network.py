@@ -17,6 +17,7 @@ in the folders beside this file compute the same numbers faster.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -24,13 +25,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
-from geomatt.model.interface import AttentionRecord, Engine, Network, pair_switch
+from geomatt.model.geometric_attention.images import summed_basis
+from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network, pair_switch
 
-EXPONENT_LIMIT = (
-    40.0  # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution
-)
+# Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution.
+EXPONENT_LIMIT = 40.0
+
+MOST_TERMS = 50_000_000  # numbers in the sum over paths of one pair
 
 
 class GeometricAttention(Network):
@@ -77,8 +79,7 @@ class GeometricAttention(Network):
         order lose a pair that is switched off.
         """
         factor = None if switch is None else pair_switch(switch, self.switch_layers, batch)
-        alpha = self.coefficients(pair_distances(batch.positions), batch.mask, factor)
-        return self.energies_with(batch.numbers, alpha)
+        return self.energies_with(batch.numbers, self._alpha(batch, factor))
 
     @property
     def switch_layers(self) -> int:
@@ -93,10 +94,11 @@ class GeometricAttention(Network):
             for layer, matrix in enumerate(alpha[s])
         ]
 
-    def _alpha(self, batch: Batch) -> list[list[Tensor]]:
+    def _alpha(self, batch: Batch, factor: Tensor | None = None) -> list[list[Tensor]]:
+        """α of every stream and layer; in cells summed over the images of j."""
         if batch.cell is not None:
-            raise GeomAttError("There are no attention matrices of periodic structures. Set pbc to False.")
-        return self.coefficients(pair_distances(batch.positions), batch.mask)
+            return self._chains(summed_basis(self, batch), batch.mask, factor)
+        return self.coefficients(pair_distances(batch.positions), batch.mask, factor)
 
     def coefficients(
         self, distances: Tensor, mask: Tensor, factor: Tensor | None = None
@@ -106,6 +108,10 @@ class GeometricAttention(Network):
         `factor` (layers, B, N, N) multiplies the overlaps F²(i,j).
         """
         phi = self.basis(distances) * pair_mask(mask)[..., None]  # (B, N, N, L)
+        return self._chains(phi, mask, factor)
+
+    def _chains(self, phi: Tensor, mask: Tensor, factor: Tensor | None) -> list[list[Tensor]]:
+        """α from basis functions of pairs (B, N, N, L)."""
         constant = pair_mask(mask).to(phi.dtype)  # (B, N, N), where the bias k acts
         scale = self.config.spacing / len(self.config.orders)
         return [
@@ -121,11 +127,7 @@ class GeometricAttention(Network):
         self, overlap: nn.Module, layer: int, phi: Tensor, constant: Tensor, factor: Tensor | None
     ) -> Tensor:
         """Σ_f F^(k)(i,j)_f: the paper's recursion, the last step summed over f at once."""
-        assert isinstance(overlap, OverlapFunctions)
-        weight, bias = overlap.folded(self.basis_at_zero())
-        pair = [
-            phi @ weight[layer, m].T + constant[..., None] * bias[layer, m] for m in range(weight.shape[1])
-        ]  # k − 1 of (B, N, N, F)
+        pair = self._module_overlaps(overlap, layer, phi, constant)
         if factor is not None:
             pair = [factor[..., None] * overlaps for overlaps in pair]
         chain = pair[0]
@@ -134,6 +136,41 @@ class GeometricAttention(Network):
         for step in pair[1:-1]:
             chain = torch.einsum("bimf,bmjf->bijf", chain, step)
         return torch.einsum("bimf,bmjf->bij", chain, pair[-1])
+
+    def _module_overlaps(self, overlap: nn.Module, layer: int, phi: Tensor, constant: Tensor) -> list[Tensor]:
+        """F² of the k − 1 overlap modules of a stream in one layer, (B, N, N, F) each."""
+        assert isinstance(overlap, OverlapFunctions)
+        weight, bias = overlap.folded(self.basis_at_zero())
+        return [
+            phi @ weight[layer, m].T + constant[..., None] * bias[layer, m] for m in range(weight.shape[1])
+        ]
+
+    def paths(
+        self, batch: Batch, record: AttentionRecord[Tensor], pairs: Sequence[tuple[int, int]], count: int
+    ) -> AttentionPaths | None:
+        """Terms of the sum over m, … in F^(k)(i,j), which add up to α_ij."""
+        stream = [s for s, order in enumerate(self.config.orders) if order == record.order][record.head]
+        between, atoms = record.order - 2, batch.numbers.shape[-1]
+        if between == 0 or atoms**between * self.config.width(record.order) > MOST_TERMS:
+            return None
+        phi = self.basis(pair_distances(batch.positions))  # (1, N, N, L)
+        modules = self._module_overlaps(
+            self.overlaps[stream], record.layer, phi, torch.ones_like(phi[..., 0])
+        )
+        scale = self.config.spacing / len(self.config.orders)
+        found, values = [], []
+        for i, j in pairs:
+            terms = modules[0][0, i]  # (N, F), over the first atom between
+            for step in modules[1:-1]:
+                terms = terms[..., None, :] * step[0]  # (…, N, N, F)
+            sums = scale * (terms * modules[-1][0, :, j]).sum(-1)  # (N, …), one axis per atom between
+            top = sums.flatten().abs().topk(min(count, sums.numel())).indices
+            inner = torch.stack(torch.unravel_index(top, sums.shape), -1)  # (K, k − 2)
+            ends = torch.tensor([i, j], device=top.device).expand(len(top), 2)
+            found.append(torch.cat([ends[:, :1], inner, ends[:, 1:]], -1))
+            values.append(sums.flatten()[top])
+        note = "Each path is a term of the sum that gives the coefficient."
+        return AttentionPaths(torch.stack(found), torch.stack(values), note)
 
     def energies_with(self, numbers: Tensor, attention: list[list[Tensor]]) -> Tensor:
         """Atomic energies (B, N) with given attention coefficients."""

@@ -1,0 +1,53 @@
+// Building elements. Text from files is only ever set as text, never as HTML.
+
+function element(tag, attributes = {}, ...children) {
+  const made = tag.startsWith("svg:")
+    ? document.createElementNS("http://www.w3.org/2000/svg", tag.slice(4))
+    : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+// A table from a header and rows of strings; `choose` makes its rows selectable.
+function table(header, rows, choose = null) {
+  const body = rows.map((cells, number) => {
+    const row = element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+    if (choose) {
+      row.tabIndex = 0;
+      row.addEventListener("click", () => choose(number));
+      row.addEventListener("keydown", (event) => {
+        if (event.key === "Enter") choose(number);
+      });
+    }
+    return row;
+  });
+  return element("div", { class: "scroll" },
+    element("table", {},
+      element("thead", {}, element("tr", {}, ...header.map((cell) => element("th", { scope: "col" }, cell)))),
+      element("tbody", {}, ...body)));
+}
+
+function panel(title, ...content) {
+  return element("section", { class: "panel" }, element("h3", {}, title), ...content);
+}
+
+// A few significant digits, with a real minus sign.
+function digits(value, count = 3) {
+  if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+  const size = Math.abs(value);
+  const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(count - 1) : String(Number(value.toPrecision(count)));
+  return text.replace("-", "−");
+}
+
+function colour(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  document.dispatchEvent(new Event("theme"));
+}

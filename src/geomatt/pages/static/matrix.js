@@ -1,0 +1,85 @@
+// A matrix over pairs of atoms as an image with labels; cells can be pointed at, clicked and walked by keys.
+
+class MatrixView {
+  // `content()` returns { count, labels, key, cell(i, j) → [r, g, b] or null, highlight, atom };
+  // the image is made again when `key` changes.
+  constructor(content, { label, pointed, chosen }) {
+    this.content = content;
+    this.surface = new Surface(
+      { class: "matrix", tabindex: 0, role: "img", "aria-label": `${label}. Arrow keys walk through the cells.` },
+      (painter, width, height) => this.draw(painter, width, height));
+    const canvas = this.surface.canvas;
+    canvas.addEventListener("pointermove", (event) => pointed(this.cellAt(...this.surface.at(event))));
+    canvas.addEventListener("pointerleave", () => pointed(null));
+    canvas.addEventListener("click", (event) => {
+      const cell = this.cellAt(...this.surface.at(event));
+      if (cell) chosen(cell);
+    });
+    canvas.addEventListener("keydown", (event) => {
+      const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+      const step = steps[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const { count, highlight } = this.content();
+      const [i, j] = highlight || [0, 0];
+      chosen([(i + step[0] + count) % count, (j + step[1] + count) % count]);
+    });
+  }
+
+  redraw() {
+    this.surface.redraw();
+  }
+
+  // Where the cells begin, and how large they are.
+  frame(width, count) {
+    const margin = count <= 40 ? 24 : 30;
+    return [margin, (width - margin - 1) / count];
+  }
+
+  draw(painter, width) {
+    const content = this.content();
+    if (!content) return;
+    const { count, labels, highlight, atom } = content;
+    const [start, size] = this.frame(width, count);
+    painter.image(this.picture(content), start, start, size * count, size * count);
+    const stride = Math.ceil(count / 36);
+    const text = { size: Math.max(7, Math.min(10, size * stride * 0.8)), fill: colour("soft") };
+    for (let i = 0; i < count; i += stride) {
+      const middle = start + (i + 0.5) * size;
+      painter.text(start - 3, middle, labels[i], { ...text, anchor: "end" });
+      if (size * stride > 15) painter.text(middle, start - 8, labels[i], text);
+    }
+    const look = { stroke: colour("mark"), lineWidth: 2 };
+    if (atom !== null) painter.box(start, start + atom * size, size * count, size, look);
+    if (highlight) {
+      const [i, j] = highlight;
+      painter.box(start + j * size, start + i * size, size, size, { ...look, lineWidth: 3 });
+    }
+  }
+
+  picture({ count, key, cell }) {
+    const full = `${key}|${document.documentElement.dataset.theme}`;
+    if (this.made !== full) {
+      this.image = element("canvas", { width: count, height: count });
+      const context = this.image.getContext("2d");
+      const pixels = context.createImageData(count, count);
+      for (let i = 0; i < count; i++) {
+        for (let j = 0; j < count; j++) {
+          const parts = cell(i, j);
+          if (parts) pixels.data.set([...parts, 255], 4 * (i * count + j));
+        }
+      }
+      context.putImageData(pixels, 0, 0);
+      this.made = full;
+    }
+    return this.image;
+  }
+
+  cellAt(x, y) {
+    const content = this.content();
+    if (!content) return null;
+    const [start, size] = this.frame(this.surface.size[0], content.count);
+    const [i, j] = [Math.floor((y - start) / size), Math.floor((x - start) / size)];
+    return i >= 0 && j >= 0 && i < content.count && j < content.count ? [i, j] : null;
+  }
+}

@@ -1,0 +1,65 @@
+"""Structures as the viewer needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from geomatt.analysis.projection import flat_view
+from geomatt.data.bonds import bond_matrix
+from geomatt.data.structures import Structure
+from geomatt.elements import COVALENT_RADII, SYMBOLS, formula, symbols
+
+LABEL_KEYS = ("comment", "name", "label", "title", "config_type")  # of a structure's info
+
+
+def structure_label(structure: Structure) -> str:
+    """The name or comment a file gives to a structure, or its formula."""
+    named = [text for key in LABEL_KEYS if isinstance(text := structure.info.get(key), str)]
+    words = " ".join(key for key, value in structure.info.items() if value is True)  # a plain comment line
+    return next((text.strip()[:80] for text in (*named, words) if text.strip()), formula(structure.numbers))
+
+
+def element_table(structures: Iterable[Structure]) -> dict[str, Any]:
+    """Symbols by atomic number and covalent radii by symbol, of the elements that occur."""
+    present = sorted({int(z) for s in structures for z in s.numbers})
+    return {
+        "symbols": {z: SYMBOLS[z] for z in present},
+        "radii": {
+            SYMBOLS[z]: float(COVALENT_RADII[z - 1]) if z <= len(COVALENT_RADII) else 1.5 for z in present
+        },
+    }
+
+
+def pair_lists(matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs i < j of symmetric matrices one after the other (P, 2), and where those of each begin."""
+    lists = [np.argwhere(np.triu(matrix, 1)) for matrix in matrices]
+    offsets = np.cumsum([0, *map(len, lists)])
+    return np.concatenate(lists).astype(np.uint16).reshape(-1, 2), offsets.astype(np.uint32)
+
+
+def good_view(structure: Structure) -> list[float]:
+    """A rotation (3 × 3, row-major) that shows the atoms well apart."""
+    centred = structure.positions - structure.positions.mean(0)
+    u, _, vt = np.linalg.svd(centred.T @ flat_view(structure.positions))
+    sign = np.diag([1.0, 1.0, np.sign(np.linalg.det(u @ vt)) or 1.0])
+    rotation: list[float] = (u @ sign @ vt).T.ravel().tolist()
+    return rotation
+
+
+def molecule_item(
+    structure: Structure, title: str, note: str = "", arrows: np.ndarray | None = None
+) -> dict[str, Any]:
+    """An entry of a block of molecules."""
+    return {
+        "title": title,
+        "note": note,
+        "symbols": symbols(structure.numbers),
+        "positions": structure.positions.round(4).ravel().tolist(),
+        "bonds": np.argwhere(np.triu(bond_matrix(structure))).tolist(),
+        "radii": element_table([structure])["radii"],
+        "view": good_view(structure),
+        "arrows": [] if arrows is None else arrows.ravel().tolist(),
+    }

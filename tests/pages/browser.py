@@ -1,0 +1,59 @@
+"""A real browser for tests of pages."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def executable() -> str:
+    """The browser's program: GEOMATT_BROWSER, or the first that is installed."""
+    found = os.environ.get("GEOMATT_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+    if found:
+        return found
+    message = "no browser: install Debian's package chromium, or name one in GEOMATT_BROWSER"
+    if os.environ.get("CI"):
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+class Visit:
+    """A page as a person sees it, with everything it complains about or asks for."""
+
+    def __init__(self, page, path: Path) -> None:
+        self.page, self.problems, self.requests = page, [], []
+        page.on("console", lambda message: self.problems.append(message.text))
+        page.on("pageerror", lambda error: self.problems.append(str(error)))
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("dialog", lambda dialog: (self.problems.append(dialog.message), dialog.dismiss()))
+        page.goto(path.as_uri())
+
+    def pixels(self, selector: str) -> str:
+        """What a canvas shows, after it has been drawn."""
+        return self.page.evaluate(
+            """(selector) => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(
+                () => done(document.querySelector(selector).toDataURL()))))""",
+            selector,
+        )
+
+    def check(self) -> None:
+        """Nothing was reported, and nothing but the file was asked for."""
+        assert self.problems == []
+        assert [url for url in self.requests if not url.startswith("blob:")] == self.requests[:1]
+
+
+@contextmanager
+def browser() -> Iterator[object]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox"])
+        yield started
+        started.close()

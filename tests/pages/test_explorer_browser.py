@@ -1,0 +1,195 @@
+"""The explorer in a real browser: what a person does, and what they see."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+
+import numpy as np
+import pytest
+from browser import Visit, browser
+from conftest import small_network
+
+from geomatt import Committee, Potential, Structure
+from geomatt.data.public.embedded import ethanol
+from geomatt.model import Normalisation
+from geomatt.pages import explain
+
+EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    with browser() as started:
+        yield started
+
+
+def potential(seed: int) -> Potential:
+    return Potential(small_network(seed, orders=(2, 3)), Normalisation(-150.0, 0.5), {"report_unit": "eV"})
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Three frames of ethanol and a committee of two small networks."""
+    frames = [Structure(s.numbers, s.positions, info={"name": EVIL}) for s in ethanol()[:3]]
+    page = explain(Committee([potential(0), potential(1)]), frames, name=EVIL, untrained=1, effects=40)
+    return page.save(tmp_path_factory.mktemp("page") / "page.html")
+
+
+@pytest.fixture
+def visit(chromium, file):
+    page = chromium.new_page(viewport={"width": 1300, "height": 1000}, accept_downloads=True)
+    made = Visit(page, file)
+    page.wait_for_selector(".explorer[data-ready]")
+    yield made
+    made.check()
+    page.close()
+
+
+def control(visit: Visit, name: str):
+    return visit.page.locator(f".choices [name={name}]")
+
+
+def choose(visit: Visit, name: str, option: str) -> None:
+    control(visit, name).select_option(label=option)
+    visit.page.wait_for_timeout(50)
+
+
+def slide(visit: Visit, name: str, value: float) -> None:
+    control(visit, name).evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('input')); }", value
+    )
+    visit.page.wait_for_timeout(50)
+
+
+def lines(visit: Visit) -> int:
+    return int(re.search(r"\((\d+) lines\)", visit.page.locator(".choices").inner_text()).group(1))
+
+
+def reading(visit: Visit) -> str:
+    return visit.page.locator(".reading").inner_text()
+
+
+def cell(visit: Visit, i: int, j: int, atoms: int = 9) -> tuple[float, float]:
+    """Where a cell of the attention matrix is on the screen."""
+    box = visit.page.locator(".matrix").first.bounding_box()
+    size = (box["width"] - 25) / atoms
+    return box["x"] + 24 + (j + 0.5) * size, box["y"] + 24 + (i + 0.5) * size
+
+
+def test_names_of_the_file_are_text(visit):
+    assert EVIL in visit.page.locator("h1").inner_text()
+    assert EVIL[:60] in visit.page.locator(".choices").inner_text()
+    assert visit.page.locator("img").count() == 0
+
+
+def test_layer_stream_and_member_change_the_matrix(visit):
+    seen = {visit.pixels(".matrix")}
+    for name, option in (("layer", "layer 2"), ("stream", "order 3"), ("member", "member 2")):
+        choose(visit, name, option)
+        seen.add(visit.pixels(".matrix"))
+    assert len(seen) == 4
+    assert "k=3 layer 2" in visit.page.locator("figcaption").first.inner_text()
+
+
+def test_pointing_at_a_cell_shows_the_pair(visit):
+    before = visit.pixels(".view")
+    visit.page.mouse.move(*cell(visit, 0, 2))
+    assert visit.pixels(".view") != before
+    distance = np.linalg.norm(ethanol()[0].positions[0] - ethanol()[0].positions[2])
+    assert f"C0–O2: distance {distance:.3f} Å" in reading(visit)
+    visit.page.mouse.move(5, 5)
+    assert visit.pixels(".view") == before
+
+
+def test_a_threshold_hides_lines(visit):
+    slide(visit, "threshold", 0.0)
+    assert lines(visit) == 36
+    many = visit.pixels(".view")
+    slide(visit, "threshold", 1.0)
+    assert lines(visit) <= 1
+    assert visit.pixels(".view") != many
+
+
+def test_switching_a_pair_off_changes_the_energy(visit):
+    visit.page.mouse.click(*cell(visit, 0, 1))
+    visit.page.mouse.move(5, 5)
+    assert "→" not in reading(visit)
+    before = visit.pixels(".view")
+    visit.page.get_by_role("button", name="Switch this pair off").click()
+    intact, changed = re.findall(r"−?\d+\.\d{3}(?= eV)", reading(visit).split("energy")[1])[:2]
+    assert intact != changed
+    assert visit.pixels(".view") != before  # arrows
+    visit.page.get_by_role("button", name="Switch the pair on again").click()
+    assert "→" not in reading(visit)
+
+
+def test_an_atom_shows_its_row(visit):
+    slide(visit, "threshold", 0.0)
+    visit.page.locator(".chart rect").last.click()  # the bar of an atom
+    visit.page.wait_for_timeout(50)
+    assert lines(visit) == 8
+    assert "lines of this atom only" in reading(visit)
+
+
+def test_paths_and_rankings_choose(visit):
+    choose(visit, "stream", "order 3")
+    before = visit.pixels(".view")
+    visit.page.locator("section:has-text('Largest paths') tbody tr").first.click()
+    assert visit.pixels(".view") != before
+    visit.page.locator("section:has-text('Strongest pairs') tbody tr").nth(1).click()
+    assert visit.page.locator("tr.chosen").count() >= 1
+
+
+def test_frames_play(visit):
+    before = visit.pixels(".view")
+    slide(visit, "frame", 2)
+    assert "frame 3 of 3" in visit.page.locator(".choices").inner_text()
+    assert visit.pixels(".view") != before
+    visit.page.get_by_role("button", name="Play").click()
+    visit.page.wait_for_selector(".choices:has-text('frame 2 of 3')")
+    visit.page.get_by_role("button", name="Stop").click()
+
+
+def test_keyboard(visit):
+    visit.page.locator(".matrix").first.focus()
+    visit.page.keyboard.press("ArrowRight")
+    visit.page.wait_for_timeout(50)
+    assert "C0–C1" in reading(visit)
+    before = visit.pixels(".view")
+    visit.page.locator(".view").focus()
+    visit.page.keyboard.press("ArrowLeft")
+    assert visit.pixels(".view") != before
+
+
+def test_downloads(visit, tmp_path):
+    got = {}
+    for option in control(visit, "save").locator("option").all_inner_texts()[1:]:
+        with visit.page.expect_download() as waiting:
+            choose(visit, "save", option)
+        saved = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(saved)
+        got[option] = saved
+    first, *_, table, archive = got.values()
+    assert first.read_bytes().startswith(b"\x89PNG")
+    assert "<line" in got["picture of the molecule (SVG)"].read_text()
+    rows = list(csv.DictReader(io.StringIO(table.read_text())))
+    assert len(rows) == 36
+    with np.load(archive) as stored:
+        arrays = dict(stored)
+    assert arrays["alpha"].shape == (4, 9, 9)
+    np.testing.assert_allclose(arrays["positions"], ethanol()[0].positions, atol=1e-5)
+    assert float(rows[0]["attention_ij"]) == pytest.approx(arrays["alpha"][0, 0, 1], rel=1e-4)
+
+
+def test_narrow_and_dark(chromium, file):
+    page = chromium.new_page(viewport={"width": 360, "height": 740}, color_scheme="dark")
+    made = Visit(page, file)
+    page.wait_for_selector(".explorer[data-ready]")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(21, 24, 29)"
+    page.get_by_role("button", name="Light / dark").click()
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    made.check()
+    page.close()
