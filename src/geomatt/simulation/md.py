@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from geomatt.data.batch import collate
 from geomatt.data.bonds import bonded
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
@@ -104,6 +104,8 @@ class Saved:
                     np.array(start["positions"]),
                     cell=None if start["cell"] is None else np.array(start["cell"]),
                     pbc=tuple(start["pbc"]),
+                    charge=start["charge"],
+                    multiplicity=start["multiplicity"],
                 ),
                 extra["marks"],
                 extra["to_label"],
@@ -120,6 +122,8 @@ class Saved:
             "positions": s.positions.tolist(),
             "cell": None if s.cell is None else s.cell.tolist(),
             "pbc": list(s.pbc),
+            "charge": s.charge,
+            "multiplicity": s.multiplicity,
         }
         return {
             "model": self.model,
@@ -282,9 +286,9 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
     replicas = [
         _replica(potential, start, settings.seed + r, settings.walls) for r in range(settings.replicas)
     ]
-    numbers = torch.from_numpy(np.stack([r.numbers for r in replicas])).to(potential.device)
+    batch = collate([start] * settings.replicas, potential.dtype, potential.device)
     kind = PeriodicForces if start.periodic else PotentialForces
-    forces: PeriodicForces | PotentialForces = kind(potential, numbers)
+    forces: PeriodicForces | PotentialForces = kind(potential, batch)
     never, doubt = settings.stop_on == "never", settings.stop_on == "doubt"
     config = DynamicsConfig(
         ensemble=settings.ensemble,  # type: ignore[arg-type]
@@ -301,6 +305,7 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
         config,
         walls=None if potential.domain is None else potential.domain.walls,
         device=potential.device,
+        capture=forces.capturable,
         keep_frames=True,
         watch=watch,
         spread=forces.spread,
@@ -332,11 +337,12 @@ def _same_run(
         raise GeomAttError(
             f"The simulation in {folder} was made with another model, {saved.model}. Use that."
         )
-    if not np.array_equal(saved.start.numbers, start.numbers):
+    electrons = (saved.start.charge, saved.start.multiplicity) == (start.charge, start.multiplicity)
+    if not (np.array_equal(saved.start.numbers, start.numbers) and electrons):
         own, here = formula(saved.start.numbers), formula(start.numbers)
         raise GeomAttError(
-            f"The simulation in {folder} is of {own}, not of this {here} with its order of atoms. Leave the "
-            "structure out to continue it."
+            f"The simulation in {folder} is of {own}, not of this {here} with its order of atoms and "
+            "charge. Leave the structure out to continue it."
         )
     for name, value in saved.settings.to_dict().items():
         if name != "time" and getattr(settings, name) != value:
