@@ -233,13 +233,17 @@ def _table(report: MDReport) -> Any:
 
 def _warnings(report: MDReport) -> list[str]:
     """What the watchdog has seen, in sentences."""
+    from geomatt.simulation.watchdog import OUTSIDE, REASONS, SPREAD
+
     found = []
     for r, row in enumerate(report.outcome.rows()):
         name = f"Replica {r}: " if report.settings.replicas > 1 else ""
         if row["failure"]:
+            doubt = row["failure"] in (REASONS[OUTSIDE], REASONS[SPREAD])
+            remedy = "" if doubt else "use a shorter --timestep or a lower --temperature, or "
             found.append(
-                f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped. Use a "
-                "shorter --timestep or a lower --temperature, or train on frames like the one saved."
+                f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped: "
+                f"{remedy}train on frames like the one saved."
             )
         for bond, what, when in row["bonds_changed"][:5]:
             found.append(f"{name}the bond {bond} {what} at {1e-3 * when:.3f} ps.")
