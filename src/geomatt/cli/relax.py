@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, note, output
+from geomatt.cli.console import console, note, output, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import (
     WITHOUT_LABELS,
@@ -88,9 +88,9 @@ def relax(
     output.print(_table(results))
     _explain(results, chosen)
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    output.print(lines, soft_wrap=True, highlight=False, markup=False)
+    say(lines)
     end = files["relaxed"]
-    note(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
+    say(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
     if not all(r.converged for r in results):
         raise typer.Exit(1)
 

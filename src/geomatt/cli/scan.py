@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output, progress_bar
+from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.generated import parse_integers, parse_pairs, with_config
 from geomatt.cli.options import (
     Device,
@@ -142,9 +142,9 @@ def scan(
         note(f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.", style="yellow")
         raise typer.Exit(128 + asked.signal)
     lowest = int(found.energies.argmin())
-    note(f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point")
+    say(f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point")
     if not references:
-        note("  the same with --reference xtb compares with GFN2-xTB")
+        say("  the same with --reference xtb compares with GFN2-xTB")
 
 
 def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
@@ -248,4 +248,4 @@ def _print(
             style="yellow",
         )
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    output.print(lines, soft_wrap=True, highlight=False, markup=False)
+    say(lines)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, note, output
+from geomatt.cli.console import console, note, output, say
 from geomatt.cli.generated import with_flags
 from geomatt.cli.options import (
     Device,
@@ -90,9 +90,9 @@ def vibrations(
     draw_vibrations(found, files["plot"])
     _print(found, texts, files)
     if len(found.imaginary):
-        note(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
+        say(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
     else:
-        note(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
+        say(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
 
 
 def _relaxed(model: Any, start: Any, fmax: float) -> Any:
@@ -150,4 +150,4 @@ def _print(found: Vibrations, texts: list[str], files: dict[str, Path]) -> None:
     for text in texts:
         note(f"Warning: {text}", style="yellow")
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    output.print(lines, soft_wrap=True, highlight=False, markup=False)
+    say(lines)
