@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.relaxation import Relaxed, relax
     from geomatt.simulation.scans import Scan, scan
     from geomatt.simulation.settings import MDSettings, RelaxSettings, ScanSettings
+    from geomatt.simulation.spectrum import velocity_spectrum
     from geomatt.simulation.watchdog import Watch
 
 _MODULES = {
@@ -51,6 +52,7 @@ _MODULES = {
     "run_dynamics": "md",
     "run_md": "dynamics",
     "scan": "scans",
+    "velocity_spectrum": "spectrum",
     "vibrations": "normal_modes",
 }
 
