@@ -64,35 +64,35 @@ def relax(
     else:
         starts = [read_structure(structure, frame, length_unit)]
     loaded = load_model(Path(model), device, dtype)
-    folder = result_folder(out, structure, "relax")
-    files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
-    results: list[Relaxed] = []
-    relaxed, path = (open_trajectory(file) for file in files.values())
-    try:
-        for number, start in enumerate(starts):
-            label = f"structure {number + 1} of {len(starts)}, " if every else ""
-            result, stopped = _relax_one(loaded, start, chosen, path, label)
-            results.append(result)
-            relaxed.write(Frame(result.end))
-            if stopped:
-                break
-    finally:
-        relaxed.close()
-        path.close()
-    files |= {"numbers": folder / "relax.json", "plot": folder / "relax.png"}
-    write_json(
-        {"model": model, "settings": chosen.to_dict(), "structures": [r.to_dict() for r in results]},
-        files["numbers"],
-    )
-    draw_relaxation(results, files["plot"])
-    output.print(_table(results))
-    _explain(results, chosen)
-    lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    say(lines)
-    end = files["relaxed"]
-    say(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
-    if not all(r.converged for r in results):
-        raise typer.Exit(1)
+    with result_folder(out, structure, "relax") as folder:
+        files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
+        results: list[Relaxed] = []
+        relaxed, path = (open_trajectory(file) for file in files.values())
+        try:
+            for number, start in enumerate(starts):
+                label = f"structure {number + 1} of {len(starts)}, " if every else ""
+                result, stopped = _relax_one(loaded, start, chosen, path, label)
+                results.append(result)
+                relaxed.write(Frame(result.end))
+                if stopped:
+                    break
+        finally:
+            relaxed.close()
+            path.close()
+        files |= {"numbers": folder / "relax.json", "plot": folder / "relax.png"}
+        write_json(
+            {"model": model, "settings": chosen.to_dict(), "structures": [r.to_dict() for r in results]},
+            files["numbers"],
+        )
+        draw_relaxation(results, files["plot"])
+        output.print(_table(results))
+        _explain(results, chosen)
+        lines = "\n".join(f"{what}: {file}" for what, file in files.items())
+        say(lines)
+        end = files["relaxed"]
+        say(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
+        if not all(r.converged for r in results):
+            raise typer.Exit(1)
 
 
 def _relax_one(

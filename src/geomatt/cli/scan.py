@@ -102,49 +102,54 @@ def scan(
     start = read_structure(structure, frame, length_unit)
     loaded = load_model(Path(model), device, dtype)
     shown = canonical_unit(unit or loaded.record.get("report_unit") or "eV")
-    folder = result_folder(out, structure, "scan")
-    compared_with = [
-        _reference(text, reference_option or [], energy_unit, length_unit) for text in reference or []
-    ]
-    what = "relaxed" if chosen.relaxed else "rigid"
-    with progress_bar(f"{what} scan", chosen.points) as advance, stop_on_signal() as asked:
+    with result_folder(out, structure, "scan") as folder:
+        compared_with = [
+            _reference(text, reference_option or [], energy_unit, length_unit) for text in reference or []
+        ]
+        what = "relaxed" if chosen.relaxed else "rigid"
+        with progress_bar(f"{what} scan", chosen.points) as advance, stop_on_signal() as asked:
 
-        def show(done: int) -> bool:
-            advance(done)
-            return bool(asked)
+            def show(done: int) -> bool:
+                advance(done)
+                return bool(asked)
 
-        found = run_scan(loaded, start, coordinate, chosen, progress=show)
-    files = {
-        "geometries": folder / "scan.extxyz",
-        "numbers": folder / "scan.json",
-        "plot": folder / "scan.png",
-    }
-    _write_geometries(found, files["geometries"])
-    references = [] if asked else [compare(found) for compare in compared_with]
-    compared = [{"name": r.name, **found.against(r)} for r in references]
-    values = {
-        "model": model,
-        "settings": chosen.to_dict(),
-        "coordinate": {"kind": coordinate.kind, "atoms": list(coordinate.atoms)},
-        "values": found.values.tolist(),
-        "energies_eV": found.energies.tolist(),
-        "converged": found.converged.tolist(),
-        "energy_spread_eV": None if found.spread is None else found.spread.tolist(),
-        "references": [
-            {**numbers, "values": r.values.tolist(), "energies_eV": r.energies.tolist()}
-            for numbers, r in zip(compared, references, strict=True)
-        ],
-    }
-    write_json(values, files["numbers"])
-    draw_scan(found, references, shown, files["plot"])
-    _print(found, references, compared, shown, files)
-    if len(found.values) < chosen.points:
-        note(f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.", style="yellow")
-        raise typer.Exit(128 + asked.signal)
-    lowest = int(found.energies.argmin())
-    say(f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point")
-    if not references:
-        say("  the same with --reference xtb compares with GFN2-xTB")
+            found = run_scan(loaded, start, coordinate, chosen, progress=show)
+        files = {
+            "geometries": folder / "scan.extxyz",
+            "numbers": folder / "scan.json",
+            "plot": folder / "scan.png",
+        }
+        _write_geometries(found, files["geometries"])
+        references = [] if asked else [compare(found) for compare in compared_with]
+        compared = [{"name": r.name, **found.against(r)} for r in references]
+        values = {
+            "model": model,
+            "settings": chosen.to_dict(),
+            "coordinate": {"kind": coordinate.kind, "atoms": list(coordinate.atoms)},
+            "values": found.values.tolist(),
+            "energies_eV": found.energies.tolist(),
+            "converged": found.converged.tolist(),
+            "energy_spread_eV": None if found.spread is None else found.spread.tolist(),
+            "references": [
+                {**numbers, "values": r.values.tolist(), "energies_eV": r.energies.tolist()}
+                for numbers, r in zip(compared, references, strict=True)
+            ],
+        }
+        write_json(values, files["numbers"])
+        draw_scan(found, references, shown, files["plot"])
+        _print(found, references, compared, shown, files)
+        if len(found.values) < chosen.points:
+            note(
+                f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.",
+                style="yellow",
+            )
+            raise typer.Exit(128 + asked.signal)
+        lowest = int(found.energies.argmin())
+        say(
+            f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point"
+        )
+        if not references:
+            say("  the same with --reference xtb compares with GFN2-xTB")
 
 
 def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:

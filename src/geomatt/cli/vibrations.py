@@ -66,33 +66,33 @@ def vibrations(
 
     start = read_structure(structure, frame, length_unit)
     loaded = load_model(Path(model), device, dtype)
-    folder = result_folder(out, structure, "vibrations")
-    if relax:
-        start = _relaxed(loaded, start, fmax)
-    with console.status("second derivatives …"):
-        found = normal_modes(loaded, start, step=step)
-    texts = [with_flags(text) for text in explain_imaginary(found, loaded)]
-    files = write_modes(found, folder)
-    files |= {"numbers": folder / "vibrations.json", "plot": folder / "vibrations.png"}
-    values = {
-        "model": model,
-        "wavenumbers_cm-1": found.wavenumbers.tolist(),
-        "reduced_masses_u": found.reduced_masses.tolist(),
-        "zero_point_energy_eV": found.zero_point_energy,
-        "energy_eV": found.structure.energy,
-        "fmax_eV_per_A": found.fmax,
-        "translations_and_rotations_cm-1": found.rigid.tolist(),
-        "imaginary": texts,
-        "step_A": step,
-        "dtype": dtype,
-    }
-    write_json(values, files["numbers"])
-    draw_vibrations(found, files["plot"])
-    _print(found, texts, files)
-    if len(found.imaginary):
-        say(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
-    else:
-        say(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
+    with result_folder(out, structure, "vibrations") as folder:
+        if relax:
+            start = _relaxed(loaded, start, fmax)
+        with console.status("second derivatives …"):
+            found = normal_modes(loaded, start, step=step)
+        texts = [with_flags(text) for text in explain_imaginary(found, loaded)]
+        files = write_modes(found, folder)
+        files |= {"numbers": folder / "vibrations.json", "plot": folder / "vibrations.png"}
+        values = {
+            "model": model,
+            "wavenumbers_cm-1": found.wavenumbers.tolist(),
+            "reduced_masses_u": found.reduced_masses.tolist(),
+            "zero_point_energy_eV": found.zero_point_energy,
+            "energy_eV": found.structure.energy,
+            "fmax_eV_per_A": found.fmax,
+            "translations_and_rotations_cm-1": found.rigid.tolist(),
+            "imaginary": texts,
+            "step_A": step,
+            "dtype": dtype,
+        }
+        write_json(values, files["numbers"])
+        draw_vibrations(found, files["plot"])
+        _print(found, texts, files)
+        if len(found.imaginary):
+            say(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
+        else:
+            say(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
 
 
 def _relaxed(model: Any, start: Any, fmax: float) -> Any:
