@@ -112,7 +112,7 @@ class Saved:
             )
         except (KeyError, TypeError) as error:
             raise GeomAttError(
-                f"{path} was not written by `geomatt md`. Start the simulation anew."
+                f"{path} does not say what was simulated. Start the simulation anew."
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
@@ -161,6 +161,7 @@ def run_dynamics(
     _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
+        start = saved.start
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with file_lock(folder / ".lock"):
@@ -250,10 +251,7 @@ class _Run:
         assert part.frames is not None
         start = self.saved.start
         alarm = part.alarm.astype(np.int64)  # (T, R)
-        earlier = (
-            self.dynamics.parts[-2].alarm[-1] if len(self.dynamics.parts) > 1 else np.zeros(alarm.shape[1])
-        )
-        fresh = alarm & ~np.concatenate([earlier[None].astype(np.int64), alarm[:-1]])
+        fresh = alarm & ~np.concatenate([self._last_alarm(alarm.shape[1]), alarm[:-1]])
         trajectories = [file for name, file in self.files.items() if name != TO_LABEL]
         for t, when in enumerate(part.time_fs.tolist()):
             for r, file in enumerate(trajectories):
@@ -268,6 +266,12 @@ class _Run:
                     self.to_label += 1
                     what, where = words(int(fresh[t, r])), f"replica {r} at {when:g} fs, {self.saved.model}"
                     self.files[TO_LABEL].write(Frame(plain, None, {"alarm": what, "origin": where}))
+
+    def _last_alarm(self, replicas: int) -> np.ndarray:
+        """Alarms (1, R) of the observation before the part at hand."""
+        parts = self.dynamics.parts
+        last = parts[-2].alarm[-1:] if len(parts) > 1 else np.zeros((1, replicas))
+        return last.astype(np.int64)
 
     def _report(self, signal: int) -> MDReport:
         outcome = self.dynamics.outcome()
