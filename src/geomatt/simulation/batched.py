@@ -224,7 +224,11 @@ class BatchedDynamics:
     def _advance(self) -> None:
         """`interval` steps and an observation."""
         for r, generator in enumerate(self.generators if self.noise.numel() else []):
-            for drawn in (self.noise[:, r, : len(self.replicas[r].numbers)], self.noise[:, r, self.atoms :]):
+            parts = [slice(len(self.replicas[r].numbers))]
+            if self.barostat is not None:
+                parts.append(slice(self.atoms, None))
+            for part in parts:
+                drawn = self.noise[:, r, part]
                 drawn.copy_(
                     torch.randn(drawn.shape, generator=generator, dtype=drawn.dtype, device=self.device)
                 )
