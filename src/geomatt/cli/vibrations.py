@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, note, output, say
+from geomatt.cli.console import console, note, output, progress_bar, say
 from geomatt.cli.generated import with_flags
 from geomatt.cli.options import (
     Device,
@@ -60,6 +60,7 @@ def vibrations(
     normal modes as arrays (vibrations.npz), the numbers and a plot into --out; files of an
     earlier call are replaced. Imaginary frequencies are explained.
     """
+    from geomatt.data import Dataset, write
     from geomatt.simulation.normal_modes import explain_imaginary
     from geomatt.simulation.normal_modes import vibrations as normal_modes
     from geomatt.simulation.results import draw_vibrations, write_json, write_modes
@@ -69,8 +70,9 @@ def vibrations(
     with result_folder(out, structure, "vibrations") as folder:
         if relax:
             start = _relaxed(loaded, start, fmax)
-        with console.status("second derivatives …"):
-            found = normal_modes(loaded, start, step=step)
+            write(Dataset.from_structures([start]), folder / "relaxed.extxyz")
+        with progress_bar("second derivatives", 6 * len(start)) as advance:
+            found = normal_modes(loaded, start, step=step, progress=advance)
         texts = [with_flags(text) for text in explain_imaginary(found, loaded)]
         files = write_modes(found, folder)
         files |= {"numbers": folder / "vibrations.json", "plot": folder / "vibrations.png"}
