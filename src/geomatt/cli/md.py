@@ -172,10 +172,15 @@ def speed(rate: float, settings: MDSettings) -> str:
 
 def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
     """The closing table, warnings and the next commands."""
+    import numpy as np
+
     from geomatt.simulation.md import TO_LABEL
 
     outcome, settings, folder = report.outcome, report.settings, report.folder
     output.print(_table(report))
+    if np.isfinite(outcome.mean_volume).any():
+        pressure, volume = np.nanmean(outcome.mean_pressure), np.nanmean(outcome.mean_volume)
+        say(f"Mean pressure {pressure:.0f} bar, mean volume {volume:.1f} Å³")
     say(f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}")
     for text in _warnings(report):
         note(f"Warning: {text}", style="yellow")

@@ -90,7 +90,8 @@ def relax(
         lines = "\n".join(f"{what}: {file}" for what, file in files.items())
         say(lines)
         end = files["relaxed"]
-        say(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
+        vibrate = "" if results[0].end.periodic else f"\n  geomatt vibrations {model} {end}"
+        say(f"Next:{vibrate}\n  geomatt md {model} {end} --time 10")
         if not all(r.converged for r in results):
             raise typer.Exit(1)
 
