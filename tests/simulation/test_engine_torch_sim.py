@@ -13,9 +13,11 @@ from engine_molecule import (
     OUTSIDE,
     STEPS,
     TIMESTEP,
+    charged,
     float32_potential,
     hide,
     other_element,
+    overlapping,
     periodic,
     reference,
 )
@@ -131,6 +133,14 @@ def test_relaxes_with_torch_sims_own_runner():
     assert (relaxed.energy < before).all()
 
 
+def test_charge_and_multiplicity():
+    potential, atoms = charged()
+    model = TorchSimModel(potential, charge=1, multiplicity=3)
+    found = model(state_of([atoms, atoms], model))
+    np.testing.assert_allclose(found["energy"], atoms.get_potential_energy(), atol=1e-9)
+    np.testing.assert_allclose(found["forces"][: len(atoms)], atoms.get_forces(), atol=1e-9)
+
+
 @pytest.mark.filterwarnings(OUTSIDE)
 def test_refusals(monkeypatch):
     known = reference()
@@ -141,6 +151,8 @@ def test_refusals(monkeypatch):
     boxed.pbc = True
     with pytest.raises(GeomAttError, match=r"is periodic, but in this model.*Set pbc to False"):
         model(state_of(boxed, model))
+    with pytest.raises(GeomAttError, match="System 0 has overlapping atoms"):
+        model(state_of(overlapping(), model))
     lost = known.start.copy()
     lost.positions[0] = np.nan
     with pytest.raises(GeomAttError, match="not finite"):
