@@ -175,7 +175,7 @@ class Run:
             counters.finished = f"no better validation loss for {self.config.patience} epochs"
 
     def _forgotten(self, force_error: float) -> bool:
-        """True if forces that were learned are now predicted as zero, as by a network whose units all died."""
+        """True if forces that were learned are now predicted as zero: all units of the network died."""
         mean_force = self.normalisation.scale * self.mean_force
         best = self.counters.best_errors.get("force_mae", math.inf)
         return best < SURE * mean_force and force_error >= 0.999 * mean_force
