@@ -26,6 +26,7 @@ ARGUMENTS = {
     "attention.py": [],
     "pbe.py": [],
     "own_network.py": ["--epochs", "2", "--out", "run"],
+    "crystal.py": ["--epochs", "1", "--frames", "8", "--repeat", "1", "--steps", "2"],
 }
 
 

@@ -140,7 +140,7 @@ def _run(
     from geomatt.training import resolve
     from geomatt.training.team import join
 
-    if checkpoint_every < 0:
+    if not checkpoint_every >= 0:
         raise GeomAttError(f"--checkpoint-every must not be negative, not {checkpoint_every}.")
     if stored is None:
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
@@ -275,7 +275,7 @@ def _report(
     if len(used) == len(dataset):
         note(
             "All structures were used to train and validate, so none is left to test on. "
-            "Test on other data, or leave some out with --train and --val."
+            "Name other data with --test-data, or leave some out with --train and --val."
         )
         return
     target = out if config.has_members else last.folder / "model.safetensors"
