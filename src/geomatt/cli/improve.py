@@ -1,4 +1,4 @@
-"""`geomatt improve`: label where a committee is uncertain, and train it further."""
+"""`geomatt improve`: label where a model is uncertain, and train it further."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 @with_config(ImproveConfig)
 def improve(
     model: Annotated[
-        Path, typer.Argument(help="Folder of a run with several members (geomatt train --members 3).")
+        Path, typer.Argument(help="A run, best with several members (geomatt train --members 3).")
     ],
     data: Annotated[str, typer.Argument(help="The labelled data it was trained on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything.")],
@@ -37,7 +37,7 @@ def improve(
     force_unit: ForceUnit = None,
     keys: Key = None,
 ) -> None:
-    """Improve a committee: dynamics, labels where its members differ most, further training.
+    """Improve a model: dynamics, labels where it is uncertain, further training.
 
     The labels come from the method the data was made with. A fifth of the new frames is
     never trained on and shows what a round has gained. Every stage is kept: after Ctrl-C
