@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import console, output, rate_bar
+from geomatt.cli.console import note, output, rate_bar, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import Dask, EnergyUnit, ForceUnit, Key, LengthUnit, Processes, read_data
 from geomatt.cli.sample import stopped
@@ -39,9 +39,9 @@ def improve(
 ) -> None:
     """Improve a model: dynamics, labels where it is uncertain, further training.
 
-    The labels come from the method the data was made with. A fifth of the new frames is
-    never trained on and shows what a round has gained. Every stage is kept: after Ctrl-C
-    the same command continues; more --rounds may be added later.
+    The labels come from the method the data was made with. A fifth of the new
+    frames is never trained on and shows what a round has gained. Every stage is
+    kept: after Ctrl-C the same command continues; more --rounds may be added.
     """
     from geomatt.cli.train_display import live_progress
     from geomatt.data.make import open_workers
@@ -57,8 +57,8 @@ def improve(
         stopped()
     output.print(round_table(report))
     better = out / report["model"]
-    output.print(f"model: {better}\nnumbers: {out / 'report.json'}", highlight=False, soft_wrap=True)
-    console.print(f"Next:\n  geomatt evaluate {better} DATA", highlight=False, soft_wrap=True)
+    say(f"model: {better}\nnumbers: {out / 'report.json'}")
+    note(f"Next:\n  geomatt evaluate {better} DATA")
 
 
 def round_table(report: dict[str, Any]) -> Table:
