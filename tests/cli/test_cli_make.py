@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 
 import ase.io
 import pytest
@@ -12,9 +13,20 @@ from typer.testing import CliRunner
 from geomatt.cli import app
 from geomatt.cli.generated import with_flags
 from geomatt.data import read
+from geomatt.data.make import Workers, open_workers
 from geomatt.errors import GeomAttError
 
 TOY = ["--calculator", "toy_calculators:Springs"]
+
+
+@pytest.fixture(autouse=True)
+def in_this_process(monkeypatch):
+    """Starting another process takes most of the time."""
+
+    def opened(workers=1, dask=None):
+        return nullcontext(Workers()) if (workers, dask) == (1, None) else open_workers(workers, dask)
+
+    monkeypatch.setattr("geomatt.data.make.open_workers", opened)
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import concurrent.futures as futures
 import multiprocessing
 import os
 import re
+import sys
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -168,7 +169,8 @@ def open_workers(workers: int = 1, dask: str | None = None) -> Iterator[Workers]
     """Workers for a while: `workers` processes on this machine, or those of Dask.
 
     `dask` is local:N for N processes on this machine, or the address of a scheduler such as
-    tcp://10.0.0.1:8786. Each computes with one thread.
+    tcp://10.0.0.1:8786. Each computes with one thread, and so never in a process that has loaded torch: its
+    threads are those of the methods, too.
     """
     if workers < 1:
         raise GeomAttError(f"`workers` must be at least 1, not {workers}.")
@@ -176,7 +178,7 @@ def open_workers(workers: int = 1, dask: str | None = None) -> Iterator[Workers]
         if dask is not None:
             with _dask_client(dask) as client:
                 yield DaskWorkers(client)
-        elif workers == 1:
+        elif workers == 1 and "torch" not in sys.modules:
             yield Workers()
         else:
             pool = Processes(workers)
