@@ -185,7 +185,9 @@ def test_a_network_that_died_is_noticed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Stepper, "validate", validate)
     config = tiny_config(epochs=60, learning_rate=0.02)
-    with pytest.raises(GeomAttError, match="diverged: the network predicts no forces any more.*learning_rate"):
+    with pytest.raises(
+        GeomAttError, match=r"diverged: the network predicts no forces any more.*learning_rate"
+    ):
         train(molecule(), SPLIT, config, tmp_path / "run")
     assert len(calls) == 35
     assert load(tmp_path / "run").record["best_epoch"] <= 30

@@ -41,6 +41,9 @@ NETWORKS: dict[str, NetworkEntry] = {
     ),
 }
 
+DEFAULT = "pair"  # what is trained unless another `model` is asked for
+OLDEST = "geomatt"  # the only one of version 0.1, whose settings files do not name it
+
 
 def network_class(kind: str) -> type[Network]:
     """The network of a kind or short name."""
@@ -84,6 +87,11 @@ def new_network(
     from geomatt.model.memory import require_memory
 
     found = network_class(kind)
+    known = found.Config.settings()
+    if unknown := [name for name in settings if name not in known]:
+        raise GeomAttError(
+            f"A {kind} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
+        )
     config = found.Config(elements=elements, **settings)
     require_memory(found, config, dtype or torch.float32)
     with torch.random.fork_rng(devices=[]):

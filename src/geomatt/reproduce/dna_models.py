@@ -123,8 +123,8 @@ def dna_config(
 ) -> TrainConfig:
     """All settings of a model; `seed` counts from that of the experiment."""
     given = {
-        "data": data,
         "model": "geomatt",
+        "data": data,
         "recipe": recipe,
         "epochs": size.epochs[recipe],
         "batch": size.batch,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -11,14 +12,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from geomatt.errors import GeomAttError
-from geomatt.model.registry import network_class, network_config, network_names
+from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_config, network_names
 from geomatt.model.settings import setting
 from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
+from geomatt.units import energy_unit
 
 if TYPE_CHECKING:
     import torch
 
+LARGEST_SEED = 2**62
 DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
 
 
@@ -57,8 +60,12 @@ class TrainConfig:
         False, "leave out structures whose labels are far from all others", group=DATA
     )
 
-    train: int | None = setting(None, "structures to train on (800 where there are enough)", group=SPLIT)
-    val: int | None = setting(None, "structures to choose the best epoch by (200)", group=SPLIT)
+    train: int | None = setting(
+        None, "structures to train on (950 where there are enough; model geomatt: 800)", group=SPLIT
+    )
+    val: int | None = setting(
+        None, "structures to choose the best epoch by (50; model geomatt: 200)", group=SPLIT
+    )
     test: int | None = setting(None, "structures to test on at the end (up to 1000)", group=SPLIT)
     split: str = setting(
         "random",
@@ -117,7 +124,7 @@ class TrainConfig:
         choices=("energy", "forces"),
     )
 
-    model: str = setting("geomatt", f"kind of network: {', '.join(network_names())}", group=MODEL)
+    model: str = setting(DEFAULT, f"kind of network: {', '.join(network_names())}", group=MODEL)
     network: dict[str, Any] = setting(None, "settings of the network", group=MODEL, option=False)
 
     base: str | None = setting(None, "the model file whose weights are the start", group=RUN, option=False)
@@ -135,6 +142,12 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if value is not None and item.name != "network":
+                value = _typed(item.name, value, str(hints[item.name]), "the settings")
+                object.__setattr__(self, item.name, value)
         for name in ("keys", "reference", "network"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
         for name in ("more_data", "val_data", "test_data", "unfreeze"):
@@ -143,6 +156,13 @@ class TrainConfig:
             _at_least(name, getattr(self, name), 1)
         for name in ("train", "val", "test", "folds", "members", "warmup", "patience", "seed", "split_seed"):
             _at_least(name, getattr(self, name), 0)
+        for name in ("seed", "split_seed"):
+            if getattr(self, name) > LARGEST_SEED:
+                raise GeomAttError(f"`{name}` must be at most {LARGEST_SEED}.")
+        if self.report_unit is not None:
+            energy_unit(self.report_unit)
+        if not all(math.isfinite(energy) for energy in self.reference.values()):
+            raise GeomAttError("`reference` energies must be finite numbers.")
         for name in ("train", "val"):
             if getattr(self, name) == 0:
                 raise GeomAttError(f"`{name}` must be at least 1: training needs both parts.")
@@ -178,7 +198,8 @@ class TrainConfig:
                 f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."
             )
         if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
-            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}. Use cpu or cuda.")
+            why = " (torch has no float64 there, which total energies need)" if self.device == "mps" else ""
+            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}{why}. Use cpu or cuda.")
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
@@ -250,7 +271,7 @@ def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -
     if asked.get("model", values.get("model")) != values.get("model"):
         values.pop("network", None)  # settings of another kind of network
     if stored is None or "recipe" in asked:
-        kind = network_class(asked.get("model") or values.get("model") or TrainConfig.model)
+        kind = network_class(asked.get("model") or values.get("model") or DEFAULT)
         values.update(recipe_settings(asked.get("recipe") or kind.recipe))
     network = {**values.get("network", {}), **asked.get("network", {})}
     return TrainConfig(**{**values, **asked, "network": network})
@@ -275,7 +296,9 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Settings of the network may stand among the others, as in files of version 0.1.
     """
     known = {item.name for item in dataclasses.fields(TrainConfig)}
-    kind = network_config(str(values.get("model") or TrainConfig.model))
+    if "model" not in values and set(network_config(OLDEST).settings()) <= set(values):
+        values = {**values, "model": OLDEST}  # a complete file of version 0.1
+    kind = network_config(str(values.get("model") or DEFAULT))
     own = get_type_hints(kind)
     network = dict(values.get("network") or {})
     network |= {name: value for name, value in values.items() if name not in known and name in own}
@@ -285,7 +308,7 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if others:
         raise GeomAttError(
             f"{', '.join(others)}: not a setting of this kind of network (`model` "
-            f"{values.get('model') or TrainConfig.model}), which has {', '.join(kind.settings())}."
+            f"{values.get('model') or DEFAULT}), which has {', '.join(kind.settings())}."
         )
     if unknown:
         listing = ", ".join(sorted({*known, *kind.settings()}))

@@ -154,7 +154,8 @@ class GeometricAttention(Network):
         between, atoms = record.order - 2, batch.numbers.shape[-1]
         if between == 0 or atoms**between * self.config.width(record.order) > MOST_TERMS:
             return None
-        phi = self.basis(pair_distances(batch.positions))  # (1, N, N, L)
+        cells = batch.cell is not None  # paths are then summed over images
+        phi = summed_basis(self, batch) if cells else self.basis(pair_distances(batch.positions))
         modules = self._module_overlaps(
             self.overlaps[stream], record.layer, phi, torch.ones_like(phi[..., 0])
         )
