@@ -58,8 +58,8 @@ class BenchSettings:
                 device, True, models, frames=20, rounds=3, peer_steps=1, literal_rounds=2, single_points=2,
                 throughput=4, throughput_rounds=2, md_steps=2, replicas=3, replica_steps=2,
                 molecules=(9, 5), folds=2, member_rounds=2, sparse_sizes=(20, 60), dense_sizes=(20,),
-                compared_sizes=(20, 60), exact_sizes=(20, 30), scaling_rounds=2, curve_epochs=2, curve_frames=(20, 10),
-                peers=("schnet",),
+                compared_sizes=(20, 60), exact_sizes=(20, 30), scaling_rounds=2,
+                curve_epochs=2, curve_frames=(20, 10), peers=("schnet",),
             )  # fmt: skip
         if device.startswith("cuda"):
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.
