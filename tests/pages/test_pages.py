@@ -20,7 +20,7 @@ from geomatt.cli import app
 from geomatt.data import collate, write
 from geomatt.data.public.embedded import ethanol
 from geomatt.model import Normalisation, new_network
-from geomatt.pages.explain import explorer
+from geomatt.pages.explorer import explorer_block
 from geomatt.pages.figures import write_figures
 from geomatt.pages.page import Page, quantised
 
@@ -36,7 +36,7 @@ def frames() -> list[Structure]:
 
 @pytest.fixture(scope="module")
 def made(frames):
-    return explorer(Committee([potential(0), potential(1)]), frames, effects=80, untrained=1)
+    return explorer_block(Committee([potential(0), potential(1)]), frames, effects=80, untrained=1)
 
 
 def test_attention_of_the_page_is_that_of_the_model(made, frames):
@@ -69,7 +69,7 @@ def test_atomic_energies_and_constant_add_up(made):
 
 
 def test_curve_of_order_2_meets_the_pairs(frames):
-    block, _ = explorer(potential(), frames[:1], effects=0, untrained=0)
+    block, _ = explorer_block(potential(), frames[:1], effects=0, untrained=0)
     assert {line["record"] for line in block["curves"]["lines"]} == {0, 1}  # order 2 only
     (line,) = [line for line in block["curves"]["lines"] if line["record"] == 0]
     assert line["label"] == "all elements"
@@ -140,7 +140,7 @@ def test_quantised():
 def test_a_network_without_switch_or_paths(frames):
     torch.manual_seed(0)
     tiny = Potential(Tiny(TinyConfig((1, 6, 8))), Normalisation(0.0, 1.0))
-    block, _ = explorer(tiny, frames[:2], untrained=0)
+    block, _ = explorer_block(tiny, frames[:2], untrained=0)
     assert "cannot be switched off" in block["effects"]["note"]
     assert block["paths"] == []
     assert block["records"][0]["layerLabel"] == "pairs"

@@ -41,6 +41,10 @@ def evaluate(
     plot_file: Annotated[
         Path | None, typer.Option("--plot", help="Where to write the parity plot.", show_default=False)
     ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", help="Also write the errors as an HTML page.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for both files.", show_default=False)
     ] = None,
@@ -67,6 +71,8 @@ def evaluate(
     from geomatt.data.files import atomic_write, require_writable
     from geomatt.evaluation import evaluate as evaluate_model
     from geomatt.evaluation import parity_plot
+    from geomatt.pages import evaluation_report
+    from geomatt.pages.page import page_path
 
     loaded = load_model(model, device, dtype)
     dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
@@ -74,6 +80,8 @@ def evaluate(
     for path in (json_path, plot_path):
         if path is not None:
             require_writable(path)
+    if report_file is not None:
+        page_path(report_file)
     announce(dataset)
     with progress_bar("evaluating", len(dataset)) as progress:
         result = evaluate_model(
@@ -95,7 +103,10 @@ def evaluate(
     if plot_path is not None:
         parity_plot(result, plot_path)
         output.print(f"parity plot: {plot_path}", soft_wrap=True, highlight=False)
-    if json_path is None and plot_path is None:
+    if report_file is not None:
+        evaluation_report(loaded, result).save(report_file)
+        output.print(f"report: {report_file}", soft_wrap=True, highlight=False)
+    if json_path is None and plot_path is None and report_file is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")
 
 

@@ -18,6 +18,7 @@ from geomatt.training.config import OPTIM, RUN
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
     from geomatt.data.structures import Dataset
+    from geomatt.evaluation import EvaluationResult
     from geomatt.training import TrainConfig, TrainResult
 
 
@@ -33,6 +34,9 @@ Config = Annotated[Path | None, _option("--config", "Take settings from a run's 
 Resume = Annotated[bool, _option("--resume", "Continue the run in --out, bit by bit.")]
 Every = Annotated[float, _option("--checkpoint-every", "Seconds between checkpoints; 0: every epoch.")]
 Board = Annotated[bool, _option("--tensorboard", "Write curves for TensorBoard, too.")]
+Report = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html at the end.", rich_help_panel=RUN)
+]
 Unfreeze = Annotated[
     list[str] | None, _option("--unfreeze", "Train this part too, or all (repeatable).", OPTIM)
 ]
@@ -55,15 +59,16 @@ def train(
     resume: Resume = False,
     checkpoint_every: Every = 30.0,
     tensorboard: Board = False,
+    report: Report = True,
 ) -> None:
     """Train a force field on a trajectory or any labelled structures.
 
     Leaves model.safetensors (the best epoch, usable while training goes on),
-    history.csv, config.toml and pictures in --out. Ctrl-C saves; --resume continues.
+    history.csv, config.toml, pictures and report.html in --out. Ctrl-C saves; --resume continues.
     """
     if data is not None:
         settings["data"] = _from_anywhere(data)
-    _run(settings, _stored(out, config, resume), out, resume, checkpoint_every, tensorboard)
+    _run(settings, _stored(out, config, resume), out, resume, checkpoint_every, tensorboard, report)
 
 
 @with_settings(networks=False, leave_out=("member", "model", "engine"))
@@ -78,6 +83,7 @@ def transfer(
     resume: Resume = False,
     checkpoint_every: Every = 30.0,
     tensorboard: Board = False,
+    report: Report = True,
 ) -> None:
     """Carry a model over to new data: all of it stays fixed but the readout, as in the paper.
 
@@ -97,7 +103,7 @@ def transfer(
     if stored is None:
         base = load_base(given["base"])
         given = {"recipe": "paper", "epochs": TRANSFER_EPOCHS, **given, **base_settings(base)}
-    _run(given, stored, out, resume, checkpoint_every, tensorboard)
+    _run(given, stored, out, resume, checkpoint_every, tensorboard, report)
 
 
 def _from_anywhere(name: str) -> str:
@@ -124,6 +130,7 @@ def _run(
     resume: bool,
     checkpoint_every: float,
     tensorboard: bool,
+    report: bool,
 ) -> None:
     """Resolve the settings, read the data, train, and report the result and the next command."""
     import torch
@@ -175,7 +182,7 @@ def _run(
             soft_wrap=True,
         )
         raise typer.Exit(128 + stopped.signal_number) from None
-    _report(results, dataset, splits, config, out)
+    _report(results, dataset, splits, config, out, report)
 
 
 def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
@@ -191,7 +198,12 @@ def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
 
 
 def _report(
-    results: Sequence[TrainResult], dataset: Dataset, splits: Sequence[Split], config: TrainConfig, out: Path
+    results: Sequence[TrainResult],
+    dataset: Dataset,
+    splits: Sequence[Split],
+    config: TrainConfig,
+    out: Path,
+    report: bool,
 ) -> None:
     """The closing table, and the next command."""
     import numpy as np
@@ -207,7 +219,7 @@ def _report(
             )
     chosen = list(splits) if config.has_members else [splits[config.member or 0]]
     tested = [_test(r, dataset, split) for r, split in zip(results, chosen, strict=True)]
-    output.print(summary_table(results, tested))
+    output.print(summary_table(results, [_both(t) for t in tested]))
     last = results[-1]
     if len(results) == 1 and not last.already_finished:
         console.print(
@@ -216,6 +228,10 @@ def _report(
             soft_wrap=True,
         )
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
+    target = out if config.has_members else last.folder / "model.safetensors"
+    commands = _next_commands(config, target, untested=len(used) < len(dataset))
+    if report:
+        _write_reports(results, dataset, chosen, tested, commands, out)
     if len(used) == len(dataset):
         console.print(
             "All structures were used to train and validate, so none is left to test on. "
@@ -223,22 +239,43 @@ def _report(
             highlight=False,
             soft_wrap=True,
         )
-        return
-    target = out if config.has_members else last.folder / "model.safetensors"
+    lines = "\n  ".join(commands)
+    console.print(f"Next:\n  {lines}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list[str]:
+    """What to run next; `untested` if there are frames that were not used in training."""
     asked = [("--energy-unit", config.energy_unit), ("--length-unit", config.length_unit)]
     asked += [("--force-unit", config.force_unit)]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
-    console.print(
-        f"Next:\n  geomatt evaluate {target} {config.data}{options}",
-        highlight=False,
-        soft_wrap=True,
-        markup=False,
-    )
+    evaluate = [f"geomatt evaluate {target} {config.data}{options}"] if untested else []
+    return [*evaluate, f"geomatt explain {target} YOUR_MOLECULE.xyz -o explain.html"]
 
 
-def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, float] | None:
-    """Energy and force MAE on the test structures (eV), with a parity plot in the run's folder."""
+def _write_reports(
+    results: Sequence[TrainResult],
+    dataset: Dataset,
+    splits: Sequence[Split],
+    tested: Sequence[EvaluationResult | None],
+    commands: Sequence[str],
+    out: Path,
+) -> None:
+    """A page for every model, and one for all members of a run."""
+    from geomatt.cli.explain import progress_of_page
+    from geomatt.pages.reports import REPORT, members_report, run_report
+
+    with progress_of_page() as tell:
+        for result, split, errors in zip(results, splits, tested, strict=True):
+            page = run_report(result, dataset, split, errors, commands=commands, progress=tell)
+            path = page.save(result.folder / REPORT)
+    if results[0].folder != out:
+        path = members_report(results, tested, commands).save(out / REPORT)
+    console.print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)
+
+
+def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResult | None:
+    """Errors on the test structures, with a parity plot in the run's folder."""
     from geomatt.cli.console import progress_bar
     from geomatt.evaluation import evaluate, parity_plot
 
@@ -247,5 +284,12 @@ def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, f
     with progress_bar("testing", len(split.test)) as advance:
         tested = evaluate(result.potential, dataset, indices=split.test, unit=result.unit, progress=advance)
     parity_plot(tested, result.folder / "parity.png")
+    return tested
+
+
+def _both(tested: EvaluationResult | None) -> tuple[float, float] | None:
+    """Energy and force MAE, eV and eV/Å."""
+    if tested is None:
+        return None
     energy, forces = tested.overall.energy_mae, tested.overall.forces_mae
     return math.nan if energy is None else energy, math.nan if forces is None else forces

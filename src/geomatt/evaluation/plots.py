@@ -48,7 +48,7 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
         if kind == "energy":
             assert result.data.energies is not None
             # Total energies would need too many digits on the ticks.
-            mean = _mean_of_composition(result.data)
+            mean = mean_of_composition(result.data)
             true, predicted = (result.data.energies - mean) * factor, (result.energies - mean) * factor
             _scatter(axis, true, predicted, "#2b59a8")
             label, tail = f"energy − mean ({unit})", unit
@@ -74,7 +74,7 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     return target
 
 
-def _mean_of_composition(data: Dataset) -> np.ndarray:
+def mean_of_composition(data: Dataset) -> np.ndarray:
     """For each structure the mean energy of all structures with its composition, (n,)."""
     assert data.energies is not None
     _, which = np.unique(data.composition(), axis=0, return_inverse=True)

@@ -60,8 +60,9 @@ def score_table(
     header = ["average precision"]
     for kind in kinds:
         header += [f"{kind} bonds", *([f"{kind}: untrained"] if untrained else [])]
+    over = "" if len(scored) == 1 else f"Mean over {len(scored)} frames."
     note = (
-        f"1 is perfect: all bonds before all other pairs. Mean over {len(scored)} frames. Bonds are those of "
+        f"1 is perfect: all bonds before all other pairs. {over} Bonds are those of "
         "the geometry (distances, and angles for hydrogen bonds), which the model was never told."
     )
     if untrained:

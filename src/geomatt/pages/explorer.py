@@ -50,7 +50,7 @@ def explain(
     control. Energies are in `unit`, by default that of the training data.
     """
     potential = model if isinstance(model, AnyPotential) else load(model)
-    block, arrays = explorer(
+    block, arrays = explorer_block(
         potential,
         several(atoms),
         name=name,
@@ -65,7 +65,7 @@ def explain(
     return Page(title, describe(potential), [*notes, block], arrays)
 
 
-def explorer(
+def explorer_block(
     potential: AnyPotential,
     structures: Sequence[Structure],
     *,
