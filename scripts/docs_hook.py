@@ -26,11 +26,17 @@ def on_files(files: Files, config: Any) -> Files:
         "changelog.md": from_root("CHANGELOG.md"),
     }.items():
         files.append(File.generated(config, path, content=content))
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        files.append(File.generated(config, f"examples/{path.stem}.md", content=example_page(path)))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Equations in pages that say `math: true`: $$ … $$ on lines of their own, and $ … $ in text."""
+    """Links to examples, and equations in pages that say `math: true`.
+
+    Equations are $$ … $$ on lines of their own, and $ … $ in text.
+    """
+    markdown = re.sub(r"\]\(\.\./((?:\.\./)*)examples/(\w+)\.py\)", r"](\1examples/\2.md)", markdown)
     if not page.meta.get("math"):
         return markdown
     markdown = re.sub(
@@ -40,6 +46,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         flags=re.DOTALL | re.MULTILINE,
     )
     return re.sub(r"\$(\S(?:[^$\n]*\S)?)\$", lambda m: convert(m[1]), markdown)
+
+
+def example_page(path: Path) -> str:
+    """The source of an example."""
+    return f"# {path.name}\n\n```python\n{path.read_text(encoding='utf-8')}```\n"
 
 
 def from_root(name: str) -> str:
@@ -102,8 +113,8 @@ def python_reference() -> str:
     import geomatt
 
     start = (
-        "Generated from the code. `import geomatt` gives the names of the first section; the others come from "
-        "the module named in the heading. eV and Å everywhere."
+        "Generated from the code. `import geomatt` gives the names of the first section; the others come "
+        "from the module named in the heading. eV and Å everywhere."
     )
     parts = ["# Python", start, "## geomatt"]
     top = [name for name in geomatt.__all__ if not name.startswith("_")]

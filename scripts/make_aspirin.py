@@ -1,6 +1,6 @@
 """Make the aspirin geometry used by `geomatt bench`: built from bond lengths, relaxed with GFN2-xTB.
 
-    OMP_NUM_THREADS=1 python scripts/make_aspirin.py
+    python scripts/make_aspirin.py
 
 Needs tblite (``pip install geomatt[xtb]``). Prints the lines for `geomatt/bench/systems.py`.
 """
@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import numpy as np
 from ase import Atoms
-from ase.optimize import BFGS
-from tblite.ase import TBLite
+
+from geomatt.data.make import SampleConfig
+from geomatt.data.make.starts import make_start
+from geomatt.data.structures import as_structure
+from geomatt.elements import formula
 
 
 def on_ring(corner: int, radius: float) -> np.ndarray:
@@ -46,13 +49,11 @@ def sketch() -> Atoms:
 
 
 def main() -> None:
-    atoms = sketch()
-    atoms.calc = TBLite(method="GFN2-xTB", verbosity=0)
-    BFGS(atoms, logfile=None).run(fmax=0.005, steps=500)
-    positions = atoms.positions - atoms.positions.mean(0)
-    for z, (x, y, w) in zip(atoms.numbers, positions, strict=True):
+    relaxed = make_start(SampleConfig(), as_structure(sketch())).structure
+    assert relaxed.forces is not None
+    for z, (x, y, w) in zip(relaxed.numbers, relaxed.positions, strict=True):
         print(f"    ({z}, {x:.4f}, {y:.4f}, {w:.4f}),")
-    print(f"# {atoms.get_chemical_formula()}, largest force {np.abs(atoms.get_forces()).max():.4f} eV/Å")
+    print(f"# {formula(relaxed.numbers)}, largest force {np.abs(relaxed.forces).max():.4f} eV/Å")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
     geomatt reproduce dna --data DIR
 
 Needs tblite (``pip install geomatt[xtb]``). A step takes about 0.15 s on one core, all seven segments about
-90 minutes. Finished segments are stored next to the output, so the same command continues after Ctrl-C. The
+90 minutes. Finished frames are stored next to the output, so the same command continues after Ctrl-C. The
 run is seeded: the same versions on the same kind of processor give the same frames.
 
 The data set shipped with the package for `--quick`:
@@ -14,22 +14,18 @@ The data set shipped with the package for `--quick`:
 
 from __future__ import annotations
 
-import os
-
-if __name__ == "__main__":  # must be set before the first threaded library is loaded
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-
 import argparse
 import sys
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomatt.cli.console import progress_bar
-from geomatt.data.files import atomic_output
+from geomatt.cli.console import rate_bar
+from geomatt.data.make import SampleConfig, SampleResult, open_workers, sample
+from geomatt.data.make.sampling import total_frames
+from geomatt.data.structures import Structure
 from geomatt.elements import atomic_number, formula
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.dna_attention import ATOMS, HYDROGEN_BONDS, PAIR
@@ -37,10 +33,7 @@ from geomatt.reproduce.dna_attention import ATOMS, HYDROGEN_BONDS, PAIR
 FORMULA = "C18H20N16O4"
 RISE, TWIST = 3.4, 36.0  # Å and degrees from one pair to the next: B-DNA
 BONDED = (1.6, 2.3)  # Å: range of H···acceptor in the relaxed structure
-STEP = 1.0  # fs
-FRICTION = 0.01  # 1/fs
-EQUILIBRATION = 500  # steps: five thermostat time constants; short, because the stack opens after some ps
-KEYS = ("R", "E", "F")
+EQUILIBRATION = 500.0  # fs: five thermostat time constants; short, because the stack opens after some ps
 
 # Heavy atoms in the plane of the pair, Å: the standard reference frame of Olson et al., J. Mol. Biol. 313
 # (2001) 229.
@@ -136,102 +129,13 @@ def _lengths(lengths: np.ndarray) -> str:
     return ", ".join(f"{length:.2f}" for length in lengths)
 
 
-def relaxed() -> Any:
-    """The dimer relaxed with GFN2-xTB, as ASE Atoms."""
-    from ase import Atoms
-    from ase.optimize import BFGS
-    from tblite.ase import TBLite
-
-    numbers, positions = dimer()
-    check(numbers, positions)
-    atoms = Atoms(numbers, positions, calculator=TBLite(method="GFN2-xTB", verbosity=0))
-    optimiser = BFGS(atoms, logfile=None)
-    with progress_bar("relaxing, up to 600 steps", 600) as advance:
-        optimiser.attach(lambda: advance(1), interval=1)
-        if not optimiser.run(fmax=0.01, steps=600):
-            raise GeomAttError("The dimer did not relax in 600 steps.")
-    check(atoms.numbers, atoms.positions)
-    return atoms
-
-
-def segment(
-    start: Any, seed: int, frames: int, every: int, temperature: float, advance: Callable[[int], None]
-) -> dict[str, np.ndarray]:
-    """One independent trajectory: frames in Å and kcal/mol, and their mean temperature."""
-    from ase import units
-    from ase.constraints import FixCom
-    from ase.md.langevin import Langevin
-    from tblite.ase import TBLite
-
-    rng = np.random.default_rng(seed)
-    atoms = start.copy()
-    atoms.calc = TBLite(method="GFN2-xTB", verbosity=0)
-    # FixCom with fixcm=False samples the canonical distribution; ASE's fixcm=True overheats small molecules.
-    atoms.set_constraint(FixCom())
-    # Starting from the minimum, half of the kinetic energy becomes potential energy.
-    spread = np.sqrt(2 * temperature * units.kB * atoms.get_masses())
-    atoms.set_momenta(spread[:, None] * rng.standard_normal((len(atoms), 3)))
-    dynamics = Langevin(
-        atoms,
-        STEP * units.fs,
-        temperature_K=temperature,
-        friction=FRICTION / units.fs,
-        fixcm=False,
-        rng=rng,
-    )
-    dynamics.attach(lambda: advance(1), interval=1)
-    dynamics.run(EQUILIBRATION)
-    temperatures: list[float] = []
-    dynamics.attach(lambda: temperatures.append(atoms.get_temperature()), interval=1)
-    kept: dict[str, list[Any]] = {key: [] for key in KEYS}
-    for _ in range(frames):
-        dynamics.run(every)
-        # The labels belong to the unrounded positions; rounding to single precision, at most 3e-7 Å,
-        # changes the energy by 1e-4 kcal/mol.
-        kept["R"].append((atoms.positions - atoms.positions.mean(axis=0)).astype(np.float32))
-        kept["E"].append(atoms.get_potential_energy() * units.mol / units.kcal)
-        forces = atoms.get_forces(apply_constraint=False) * units.mol / units.kcal
-        kept["F"].append(forces.astype(np.float32))
-    return {**{k: np.array(v) for k, v in kept.items()}, "temperature": np.array(np.mean(temperatures))}
-
-
-def part_file(options: argparse.Namespace, folder: Path, seed: int) -> Path:
-    """File of a finished segment; its name contains all settings it depends on."""
-    recipe = f"{options.frames}x{options.every}-{options.temperature:g}K"
-    return folder / f"segment-{recipe}-{seed}.npz"
-
-
-def segments(options: argparse.Namespace, folder: Path) -> list[dict[str, np.ndarray]]:
-    """All trajectories; those stored in `folder` are read, the others computed and stored there."""
-    start, parts = None, []
-    for seed in range(options.segments):
-        path = part_file(options, folder, seed)
-        if not path.is_file():
-            if start is None:
-                start = relaxed()
-                print(f"relaxed; hydrogen bonds {_lengths(contacts(start.positions))} Å", flush=True)
-            steps = EQUILIBRATION + options.frames * options.every
-            with progress_bar(f"segment {seed + 1} of {options.segments}", steps) as advance:
-                part = segment(start, seed, options.frames, options.every, options.temperature, advance)
-            with atomic_output(path) as temporary, open(temporary, "wb") as stream:
-                np.savez(stream, **part)  # type: ignore[arg-type]
-        with np.load(path, allow_pickle=False) as stored:
-            parts.append({key: stored[key] for key in stored.files})
-        lengths = contacts(parts[-1]["R"].astype(np.float64))
-        print(
-            f"segment {seed + 1}: mean kinetic temperature {parts[-1]['temperature']:.1f} K, all six "
-            f"hydrogen bonds below 2.6 Å in {(lengths < 2.6).all(axis=1).mean():.0%} of frames",
-            flush=True,
-        )
-    return parts
-
-
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--segments", type=int, default=7, help="number of independent trajectories (7)")
     parser.add_argument("--frames", type=int, default=2500, help="frames stored per trajectory (2500)")
     parser.add_argument("--every", type=int, default=2, help="steps of 1 fs between stored frames (2)")
     parser.add_argument("--temperature", type=float, default=500.0, help="K (500)")
+    parser.add_argument("--workers", type=int, default=1, help="processes (1)")
     parser.add_argument("--out", type=Path, default=Path("gfn2/cg-cg.npz"), help="(gfn2/cg-cg.npz)")
     options = parser.parse_args(arguments)
     if min(options.segments, options.frames, options.every) < 1 or options.temperature <= 0:
@@ -239,54 +143,48 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def make(options: argparse.Namespace) -> None:
-    """Make the file."""
-    if options.out.exists():
-        raise GeomAttError(f"{options.out} exists already. Move it, or choose another --out.")
-    folder = options.out.with_name(f"{options.out.name}.parts")
-    folder.mkdir(parents=True, exist_ok=True)
-    parts = segments(options, folder)
-    frames = {key: np.concatenate([part[key] for part in parts]) for key in KEYS}
-    command = (
-        f"scripts/make_dimer.py --segments {options.segments} --frames {options.frames} "
-        f"--every {options.every} --temperature {options.temperature:g}"
+def make(options: argparse.Namespace, **settings: Any) -> SampleResult:
+    """Make the file; `settings` replace those of the sampler."""
+    numbers, positions = dimer()
+    check(numbers, positions)
+    config = SampleConfig(
+        **{
+            "frames": options.segments * options.frames,
+            "walkers": options.segments,
+            "stride": options.every,
+            "temperature": (options.temperature,),
+            "timestep": 1.0,
+            "equilibrate": EQUILIBRATION,
+            **settings,
+        }
     )
-    with atomic_output(options.out) as temporary, open(temporary, "wb") as stream:
-        np.savez_compressed(
-            stream,
-            R=frames["R"],
-            E=frames["E"],
-            F=frames["F"],
-            z=dimer()[0].astype(np.uint8),
-            segment=np.repeat(np.arange(options.segments), options.frames).astype(np.uint8),
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        open_workers(options.workers) as workers,
+        rate_bar("sampling", total_frames(config), "frames") as advance,
+    ):
+        return sample(
+            [Structure(numbers, positions)],
+            config,
+            options.out,
+            workers=workers,
+            progress=advance,
             name="cg-cg",
-            theory=f"GFN2-xTB (tblite {version('tblite')})",
-            temperature=f"{options.temperature:g} K",
-            made_by=command,
-            e_unit="kcal/mol",
-            r_unit="Ang",
-            type="d",
         )
-    for seed in range(options.segments):
-        part_file(options, folder, seed).unlink()
-    if not any(folder.iterdir()):  # keep segments of other settings
-        folder.rmdir()
-    print(
-        f"{len(frames['E'])} frames, energy {frames['E'].mean():.2f} ± {frames['E'].std():.2f} kcal/mol, "
-        f"force RMS {frames['F'].std():.2f} kcal/mol/Å\n"
-        f"{options.out}: {options.out.stat().st_size / 1e6:.2f} MB"
-    )
 
 
 def main() -> None:
     try:
-        make(parse())
-    except ModuleNotFoundError as error:
-        sys.exit(f"Error: {error.name} is missing. Install it with: pip install geomatt[xtb]")
+        result = make(parse())
     except (GeomAttError, OSError) as error:
         sys.exit(f"Error: {error}")
     except KeyboardInterrupt:
-        sys.exit("Stopped. The same command continues with the next unfinished segment.")
+        sys.exit("Stopped. The same command continues.")
+    lengths = contacts(result.dataset.positions.reshape(-1, ATOMS, 3))
+    print(
+        f"{len(result.dataset)} frames in {result.path}; all six hydrogen bonds below 2.6 Å in "
+        f"{(lengths < 2.6).all(axis=1).mean():.0%} of them"
+    )
 
 
 if __name__ == "__main__":

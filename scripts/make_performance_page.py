@@ -100,7 +100,7 @@ def _section(name: str, result: dict[str, Any]) -> str:
     lines = [
         f"## {result['machine']['hardware']}",
         "",
-        f"- machine: {words.machine(result)}",
+        f"- machine: {words.machine_line(result)}",
         f"- ceilings: {words.ceilings(result)}",
         f"- TF32 in torch's products: {'on' if result['machine']['tf32'] else 'off'}",
         f"- result file: `{name}`",

@@ -1,12 +1,24 @@
 """The scripts in examples/ run as they stand."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from geomatt import GeomAttError
+
+# Scripts of engines: the package each needs, and its extra.
+ENGINES = {
+    "dynamics_torch_sim.py": ("torch_sim", "torch-sim", ["--replicas", "4", "--steps", "5"]),
+    "dynamics_openmm.py": ("openmm", "openmm", ["--steps", "10"]),
+    "dynamics_openmm_mixed.py": ("openmm", "openmm", ["--steps", "5", "--box", "1.8"]),
+    "dynamics_lammps.py": ("lammps", "lammps", ["--steps", "10"]),
+    "dynamics_ipi.py": ("ipi", "ipi", ["--beads", "4", "--steps", "10"]),
+    "dynamics_socket.py": ("ase", "ase", ["--steps", "5", "--port", "31987"]),
+}
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ARGUMENTS = {
     "train.py": ["--epochs", "1", "--out", "run"],
@@ -17,7 +29,7 @@ ARGUMENTS = {
 
 
 def test_every_example_is_tested():
-    assert {path.name for path in EXAMPLES.glob("*.py")} == set(ARGUMENTS)
+    assert {path.name for path in EXAMPLES.glob("*.py")} == {*ARGUMENTS, *ENGINES}
 
 
 @pytest.mark.parametrize("name", ARGUMENTS)
@@ -32,3 +44,19 @@ def test_example(name, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip()
+
+
+@pytest.mark.filterwarnings("ignore:The distance between")
+@pytest.mark.parametrize("name", ENGINES)
+def test_engine_example(name, tmp_path, monkeypatch, capsys):
+    package, extra, arguments = ENGINES[name]
+    pytest.importorskip(package, reason=f"{package} is not installed (pip install 'geomatt[{extra}]')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    try:
+        runpy.run_path(str(EXAMPLES / name), run_name="__main__")  # here: importing torch takes longest
+    except GeomAttError as error:
+        if "LAMMPS cannot be loaded" not in str(error):
+            raise
+        pytest.skip(str(error))
+    assert len(capsys.readouterr().out.splitlines()) >= 1

@@ -16,6 +16,7 @@ ENERGY_IN_EV = {
     "Hartree": 27.211386245988,
 }
 LENGTH_IN_ANGSTROM = {"Ang": 1.0, "Bohr": 0.529177210903}
+GIGAPASCAL = 160.21766208  # in one eV/Å³
 BOLTZMANN = 8.617333262e-5  # eV/K
 # With eV, Å and atomic mass units, the unit of time is Å √(u/eV), about 10.18 fs.
 FEMTOSECOND = 1e-5 / (1.66053906660e-27 / 1.602176634e-19) ** 0.5

@@ -178,6 +178,7 @@ def test_quick_run(tmp_path, monkeypatch):
     assert {"hardware", "commit", "versions", "threads"} <= set(result["machine"])
     suites = {"train", "single point", "throughput", "members", "scaling"}
     suites |= {"dynamics"} if importlib.util.find_spec("ase") else set()
+    suites |= {"replicas"} if importlib.util.find_spec("torch_sim") else set()
     assert {row["suite"] for row in result["rows"]} == suites
     for row in result["rows"]:
         assert row["ours"]["seconds"]

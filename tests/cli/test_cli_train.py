@@ -277,3 +277,43 @@ def test_progress_line(capsys):
     err = capsys.readouterr().err
     for part in ("epoch 3/10", "loss 2", "E 6.918 kcal/mol", "F 9.224 kcal/mol/Å", "lr 1.0e-03", "12 s left"):
         assert part in err
+
+
+@pytest.mark.filterwarnings("always:.*in the other files too")
+def test_several_files_and_files_to_validate_and_test_on(geomatt, tmp_path):
+    def part(name, first, last, **changes):
+        positions, energies, forces = (x[first:last] for x in springs([6, 1, 1, 8], 40))
+        return npz(tmp_path / name, R=positions, E=energies, F=forces, **changes)
+
+    one, two = part("one.npz", 0, 10), part("two.npz", 10, 20)
+    val, test = part("val.npz", 20, 28), part("test.npz", 26, 40)
+    files = ("--val-data", val, "--test-data", test)
+    status, out, err = geomatt("train", one, two, *files, "--out", tmp_path / "run", *TINY, "--epochs", 2)
+    assert status == 0, err
+    assert "2 of 14 test structures are in the other files too" in err
+    assert "Training on 20, validating on 8 structures (files split)" in err
+    assert "test" in out
+    record = load(tmp_path / "run").record
+    assert record["split"]["test"] == "28-41"
+    assert record["settings"]["more_data"] == ["two.npz"]
+    assert record["data"]["origin"]["path"].startswith("one.npz + two.npz + val.npz")
+    status, _, err = geomatt("train", "--config", tmp_path / "run/config.toml", "--out", tmp_path / "again")
+    assert status == 0, err
+    assert history(tmp_path / "run")[1]["val_loss"] == history(tmp_path / "again")[1]["val_loss"]
+
+    common = ("train", one, two, "--out", tmp_path / "other", *TINY, "--epochs", 1)
+    status, _, err = geomatt(*common, "--test-data", test)  # the rest is divided as usual
+    assert status == 0, err
+    assert "Training on 15, validating on 3" in err
+    other = part("other.npz", 30, 40, z=np.array([6, 1, 1, 9]))
+    status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--test-data", other)
+    assert status == 1
+    assert "test on contain F, which no training" in err
+    part("kcal.npz", 20, 30, e_unit="kcal/mol")
+    status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--val-data",
+                             tmp_path / "kcal.npz", "--energy-unit", "eV")  # fmt: skip
+    assert status == 1
+    assert "holds for all files" in err
+    status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--val-data", val, "--val", 3)
+    assert status == 1
+    assert "leave out --val and --folds" in err

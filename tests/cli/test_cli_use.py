@@ -243,7 +243,7 @@ def test_import_authors_with_training_data(tmp_path):
         )
 
 
-@pytest.mark.parametrize("command", ["info", "evaluate", "predict", "attention", "import-authors"])
+@pytest.mark.parametrize("command", ["info", "evaluate", "predict", "attention", "import-authors", "client"])
 def test_help_has_an_example(command):
     assert "Example: geomatt" in " ".join(run(command, "--help").split())
 

@@ -19,7 +19,7 @@ from geomatt.model import new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.training import Loss
-from geomatt.training.loss import WEIGHTINGS
+from geomatt.training.loss import WEIGHTINGS, Errors
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PRECISION, TOLERANCE = ("bf16x3", 3e-4) if DEVICE == "cuda" else ("ieee", 5e-6)
@@ -126,7 +126,8 @@ def test_results_are_those_of_the_dense_engine(
     problem = Problem(orders, bias)
     engine, expected, labels = problem.reference()
     energy_error, force_error = expected.energy - labels.energy, expected.forces - labels.forces
-    by_energy, by_forces = Loss().slopes(energy_error, force_error if with_forces else None, labels.atoms)
+    errors = Errors(energy_error, force_error if with_forces else None, labels.atoms)
+    by_energy, by_forces, _ = Loss().slopes(errors)
 
     program = problem.program()
     call = program.call(problem.parameters, problem.batch.numbers, problem.batch.positions, problem.index)
@@ -166,9 +167,10 @@ def test_loss_kernel(weighting: str, with_forces: bool) -> None:
     by_energy, by_forces = FusedLoss(loss)(energy, forces, targets, problem.index, sums)
 
     energy_error, force_error = energy - chosen.energy, forces - chosen.forces if with_forces else None
-    expected = loss.slopes(energy_error, force_error, chosen.atoms)
+    errors = Errors(energy_error, force_error, chosen.atoms)
+    expected = loss.slopes(errors)
     assert close(by_energy, expected[0], 1e-5)
-    assert close(sums[0], loss(energy_error, force_error, chosen.atoms) * 2, 1e-5)
+    assert close(sums[0], loss(errors) * 2, 1e-5)
     assert close(sums[1], energy_error.abs().sum(1), 1e-5)
     if force_error is None:
         assert by_forces is None

@@ -269,3 +269,18 @@ def test_weights_that_are_not_numbers_are_refused(tmp_path):
     path = save(potential, tmp_path / "nan.safetensors")
     with pytest.raises(GeomAttError, match="not finite"):
         load(path)
+
+
+def test_descriptions_of_huge_networks_and_files_that_never_end(tmp_path):
+    path = tmp_path / "m.safetensors"
+    save(make(), path)
+    rewrite(path, lambda header, _: header["config"].update(features=10_000))
+    with pytest.raises(GeomAttError, match=r"needs .* MB of weights"):
+        load(path)
+    with pytest.raises(GeomAttError, match="not a regular file"):
+        load("/dev/zero")
+    large = tmp_path / "large.bin"
+    with open(large, "wb") as stream:
+        stream.truncate(2**40)  # a sparse file that does not fit into memory
+    with pytest.raises(GeomAttError, match="not a safetensors file"):
+        load(large)

@@ -14,8 +14,14 @@ from geomatt.model import Normalisation, network_class, network_names, new_netwo
 from geomatt.model.interface import Network
 
 ELEMENTS = (1, 6, 8)
-NETWORKS = network_names()
-ENGINES = [(name, engine) for name in NETWORKS for engine in network_class(name).engines()]
+# Further settings that change how a network is computed, by a name of their own.
+VARIANTS = {"pair with a radius": ("pair", {"radius": 4.0})}
+NETWORKS = [*network_names(), *VARIANTS]
+ENGINES = [
+    (name, engine)
+    for name in NETWORKS
+    for engine in network_class(VARIANTS.get(name, (name, {}))[0]).engines()
+]
 DEVICES = [
     "cpu",
     pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")),
@@ -24,7 +30,9 @@ DEVICES = [
 
 def make(name: str, seed: int = 0, dtype=torch.float64, **settings) -> Network:
     """A small network with random weights."""
-    return new_network(name, {**network_class(name).small, **settings}, ELEMENTS, seed=seed, dtype=dtype)
+    kind, variant = VARIANTS.get(name, (name, {}))
+    small = {**network_class(kind).small, **variant, **settings}
+    return new_network(kind, small, ELEMENTS, seed=seed, dtype=dtype)
 
 
 def batch_of(*sizes: int, seed: int = 0, dtype=torch.float64) -> Batch:

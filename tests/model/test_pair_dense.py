@@ -39,7 +39,15 @@ def close(found: Tensor | None, expected: Tensor | None) -> bool:
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize(
-    "changes", [{}, {"rounds": 1}, {"rounds": 3, "normalisation": "constant", "functions": 40}]
+    "changes",
+    [
+        {},
+        {"rounds": 1},
+        {"rounds": 3, "normalisation": "constant", "functions": 40},
+        {"radius": 3.0},
+        {"radius": 2.5, "rounds": 1},
+        {"radius": 4.0, "rounds": 3},
+    ],
 )
 def test_engine_agrees_with_automatic_differentiation(count: int, changes: dict) -> None:
     network, state, batch = members(count, **changes)

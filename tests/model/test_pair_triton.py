@@ -80,7 +80,11 @@ def undefined_memory() -> Iterator[None]:
 @pytest.mark.usefixtures("undefined_memory")
 @pytest.mark.parametrize(
     ("count", "changes"),
-    [(1, {"rounds": 2}), (2, {"rounds": 1, "normalisation": "constant", "functions": 17, "channels": 6})],
+    [
+        (1, {"rounds": 2}),
+        (2, {"rounds": 1, "normalisation": "constant", "functions": 17, "channels": 6}),
+        (1, {"rounds": 2, "radius": 3.0, "channels": 3, "functions": 4}),
+    ],
 )
 def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: dict) -> None:
     network, state, batch = members(count, **changes)
@@ -110,3 +114,22 @@ def test_what_the_kernels_do_not_do_goes_to_the_dense_engine(engine_class: Any) 
     triton, dense = engine_class(network), DenseEngine(network)
     found, expected = (e.evaluate(e.prepare(state), batch) for e in (triton, dense))
     assert torch.equal(found.forces, expected.forces)  # float64
+
+
+@runs_kernels
+@pytest.mark.usefixtures("undefined_memory")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_sums_over_triangles(engine_class: Any, dtype: torch.dtype) -> None:
+    from geomatt.model.pair_states.sparse.graph import structure_graph
+    from geomatt.model.pair_states.sparse.products import torch_sums
+    from geomatt.model.pair_states.sparse.triton_sums import triton_sums
+
+    positions = torch.randn(7, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    t = structure_graph(positions, None, 1.8).triangles
+    u, v = torch.randn(2, len(t.reverse), 6, dtype=torch.float64)
+    for left, right in ((None, None), (t.reverse, None), (None, t.reverse)):
+        lists = (t.start, t.left, t.right, left, right)
+        expected = torch_sums(u, v, *lists)
+        there = [None if x is None else x.to(DEVICE) for x in lists]
+        found = triton_sums(u.to(DEVICE, dtype), v.to(DEVICE, dtype), *there)
+        assert close(found, expected, 1e-5 if dtype == torch.float32 else 1e-12)

@@ -8,6 +8,7 @@ import torch
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
+from geomatt.model.autograd import AutogradEngine
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import (
@@ -161,3 +162,45 @@ def test_bias_is_refused(crystal):
 def test_stress_needs_a_volume(net, crystal):
     with pytest.raises(GeomAttError, match="volume"):
         sparse_energy_and_forces(net, *crystal[:2], stress=True)
+
+
+def test_network_sums_over_images_as_the_neighbour_lists_do(net, crystal):
+    """Energies, forces and stress of the readable network by automatic differentiation, and attention."""
+    numbers, positions, cell = crystal
+    expected = sparse_energy_and_forces(net, *crystal, PERIODIC, stress=True)
+    batch = Batch(numbers[None], positions[None], cell=cell[None])
+    found = AutogradEngine(net).evaluate(net.stacked(), batch.as_member())
+    torch.testing.assert_close(found.atomic[0, 0], expected.atomic_energies, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(found.forces[0, 0], expected.forces, rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(found.stress[0, 0], expected.stress, rtol=1e-8, atol=1e-10)
+    records = net.attention(batch)
+    assert len(records) == 3 * net.config.layers
+    second = next(r.matrix[0] for r in records if r.order == 2)
+    torch.testing.assert_close(second, second.mT)
+
+
+def test_loss_gradient_of_periodic_structures(net, crystal):
+    """With stress, against finite differences of the weights."""
+    numbers, positions, cell = crystal
+    batch = Batch(numbers[None], positions[None], cell=cell[None]).as_member()
+    engine, state = net.engine(), net.stacked()
+    found = engine.evaluate(engine.prepare(state), batch, gradient=True)
+    generator = torch.Generator().manual_seed(0)
+    by = [
+        torch.randn(x.shape, generator=generator, dtype=torch.float64)
+        for x in (found.energy, found.forces, found.stress)
+    ]
+    gradient = engine.gradient(found, *by)
+    change = {
+        name: torch.randn((1, *p.shape), generator=generator, dtype=p.dtype)
+        for name, p in net.named_parameters()
+    }
+
+    def loss(t):
+        moved = {**state, **{name: state[name] + t * change[name] for name in change}}
+        now = engine.evaluate(engine.prepare(moved), batch)
+        values = (now.energy, now.forces, now.stress)
+        return sum(float((slope * value).sum()) for slope, value in zip(by, values, strict=True))
+
+    along = float((gradient * torch.cat([c.flatten(1) for c in change.values()], 1)).sum())
+    assert along == pytest.approx((loss(1e-6) - loss(-1e-6)) / 2e-6, rel=1e-5)

@@ -77,6 +77,7 @@ def test_the_union_of_layers_finds_what_any_layer_finds():
     assert found["k=2"]["best"] < 1.0
 
 
+@pytest.mark.filterwarnings("ignore:.*frames of md17/:UserWarning")
 def test_models_come_from_a_folder(tmp_path, frames, model, monkeypatch):
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(bonds, "UNTRAINED", 2)

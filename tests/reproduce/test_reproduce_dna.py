@@ -8,13 +8,13 @@ from geomatt.analysis import bond_matrix
 from geomatt.data import Dataset, Structure, dimer, write
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, dna, draw_figures, get, run_experiment, silent
-from geomatt.reproduce.dna import DnaSize, segment_split
 from geomatt.reproduce.dna_attention import HYDROGEN_BONDS, PAIR, decode, encode, truths
+from geomatt.reproduce.dna_models import DnaSize, segment_split
 from geomatt.reproduce.report import blocks
 from geomatt.training.run import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
-TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL)
+TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL, seeds=2)
 GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
 CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
 BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
@@ -60,38 +60,18 @@ def test_script_refuses_separated_pairs():
         script.check(np.where(numbers == 8, 16, numbers), positions)
 
 
-def test_script_continues_after_an_interruption(tmp_path, monkeypatch):
+def test_script_samples_independent_segments(tmp_path):
     script = load_script("make_dimer")
-    seeds = []
-
-    class Start:
-        positions = script.dimer()[1]
-
-    def segment(start, seed, frames, every, temperature, advance):
-        if len(seeds) == 2:
-            raise KeyboardInterrupt
-        seeds.append(seed)
-        labels = np.full(frames, float(seed))
-        places = np.repeat(start.positions[None].astype(np.float32), frames, axis=0)
-        return {"R": places, "E": labels, "F": 0 * places, "temperature": np.array(500.0)}
-
-    monkeypatch.setattr(script, "relaxed", Start)
-    monkeypatch.setattr(script, "segment", segment)
-    monkeypatch.setattr(script, "version", lambda name: "0")
     out = tmp_path / "gfn2" / "cg-cg.npz"
     options = script.parse(["--segments", "3", "--frames", "4", "--out", str(out)])
-    with pytest.raises(KeyboardInterrupt):
-        script.make(options)
-    assert not out.exists()
-    seeds.pop()  # room for the one that is missing
-    script.make(options)
-    assert seeds == [0, 2]
-    assert [path.name for path in out.parent.iterdir()] == ["cg-cg.npz"]
+    toy = {"calculator": "ase.calculators.lj:LennardJones", "arguments": {"epsilon": 0.0}, "equilibrate": 0.0}
+    script.make(options, **toy)
     with np.load(out) as file:
-        assert file["E"].tolist() == [0.0] * 4 + [1.0] * 4 + [2.0] * 4
+        assert file["R"].shape == (12, 58, 3)
         assert file["segment"].tolist() == [0] * 4 + [1] * 4 + [2] * 4
+        assert file["z"].tolist() == (GUANINE + CYTOSINE) * 2
     with pytest.raises(GeomAttError, match="exists already"):
-        script.make(options)
+        script.make(options, **toy)
 
 
 def test_three_hydrogen_bonds_per_pair(frames):
@@ -126,10 +106,15 @@ def test_a_trajectory_has_one_role_only():
 
 
 def test_the_experiment_measures_errors_and_bonds(tmp_path):
-    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast",))
+    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast", "fast-seeds"))
     experiment = get("dna")
     result = run_experiment(experiment, settings, silent)
     assert set(result["rows"]) == {"fast"}
+    (again,) = result["seeds"]["fast"]
+    assert again["seed"] == 1
+    assert again["force_mae"] != result["rows"]["fast"]["random"]["force_mae"]
+    assert "matrices" not in again
+    assert result["missing"] == {"paper": 2, "fast": 0, "paper-seeds": 1, "fast-seeds": 0}
     assert set(result["rows"]["fast"]) == {"random", "segments"}
     value = result["rows"]["fast"]["random"]
     assert value["epochs"] == 2
@@ -141,7 +126,9 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     mean, _, length = result["controls"]["length"]["hydrogen-block"]
     assert mean > 0.5
     assert 1.4 < length < 2.5
-    assert "dna --part paper" in blocks(experiment, result)["left"]
+    content = blocks(experiment, result)
+    assert "dna --part paper" in content["left"]
+    assert "| fast | 1 |" in content["dna-seeds"]
     assert "average precision" in experiment.summary(result)
     figures = draw_figures(experiment, result, settings.figures("dna"))
     assert [figure.path.stem for figure in figures] == [

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, Experiment, ExperimentSettings, draw_figures, get, run_experiment, silent
 from geomatt.reproduce.docs import refreshed
-from geomatt.reproduce.frame import Drawing, Pieces, read_json, write_json
+from geomatt.reproduce.frame import Drawing, Pieces, read_json, same_inputs, write_json
 from geomatt.reproduce.inputs import described, find_file, load_data
 from geomatt.reproduce.report import Section, blocks, update_page, write_report
 from geomatt.reproduce.table import ResultTable
@@ -36,12 +36,22 @@ class Toy(Experiment):
         return [ResultTable("toy-table", "Squares", ["x", "x²"], [["3", f"{result['value']['square']:g}"]])]
 
     def drawings(self, result):
-        from geomatt.analysis import new_figure
+        from geomatt.drawing import new_figure
 
         return [Drawing("toy", "A caption", lambda: new_figure(1, 1))]
 
     def summary(self, result):
         return f"The square is {result['value']['square']:g}."
+
+
+def test_settings_added_later_do_not_invalidate_pieces():
+    stored = {"settings": {"epochs": 3, "network": {"width": 8}}, "data": "abc"}
+    assert same_inputs(stored, stored)
+    assert same_inputs(stored, {**stored, "settings": {**stored["settings"], "val_data": [], "drop": False}})
+    assert not same_inputs(stored, {**stored, "settings": {**stored["settings"], "val_data": ["a.npz"]}})
+    assert not same_inputs(stored, {**stored, "settings": {"epochs": 4, "network": {"width": 8}}})
+    assert not same_inputs({**stored, "more": 0}, stored)
+    assert not same_inputs(None, stored)
 
 
 def test_pieces_are_computed_once_and_again_when_their_inputs_change(tmp_path):
@@ -132,7 +142,8 @@ def test_data_come_from_the_folder_or_the_cache(tmp_path, monkeypatch):
     frames = ethanol()[:3]
     write(frames, tmp_path / "md17" / "md17_ethanol.npz")
     settings = ExperimentSettings(data=tmp_path)
-    found = load_data(settings, "md17/ethanol")
+    with pytest.warns(UserWarning, match="5902 of the 5902 frames of md17/ethanol"):
+        found = load_data(settings, "md17/ethanol")
     assert described(found)["file"] == "md17_ethanol.npz"
     assert str(tmp_path) not in str(described(found))
     with pytest.raises(GeomAttError, match="geomatt data get md17/benzene"):

@@ -24,7 +24,8 @@ from geomatt.training.run import Run
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"features": 8, "overlap_features": 16, "spacing": 0.5, "layers": 1}
-TINY = Md17Size(10, 2, {"paper": 2, "fast": 2, "schnet": 1, "transfer": 1}, 4, overhead=1e9, network=SMALL)
+EPOCHS = {"paper": 2, "fast": 2, "schnet-all": 1, "transfer": 1}
+TINY = Md17Size(10, 2, EPOCHS, 4, overhead=1e9, network=SMALL, seeds=2)
 needs_schnet = pytest.mark.skipif(find_spec("torch_geometric") is None, reason="needs PyTorch Geometric")
 
 
@@ -71,12 +72,18 @@ def test_table1_uses_embedded_data_and_says_so(tiny):
     assert "used instead" in table1.summary(result)
     assert [fold["fold"] for fold in result["rows"]["paper"]["ethanol"]] == [0, 1]
     if find_spec("torch_geometric") is None:
-        assert result["missing"] == {"schnet": 1}
+        assert result["missing"] == {"schnet-all": 1, "schnet-seeds": 1}
     else:
         assert result["missing"] == {}
-        assert result["schnet"]["ethanol"]["epochs"] == 1
-    names = [table.name for table in table1.tables(result)]
-    assert names == ["table1-energy", "table1-forces", "weighting", "left"]
+        assert [model["seed"] for model in result["rows"]["schnet-all"]["ethanol"]] == [0, 1]
+    assert [model["draw"] for model in result["rows"]["draws"]["ethanol"]] == [1]
+    tables = {table.name: table for table in table1.tables(result)}
+    assert list(tables) == [
+        "table1-energy", "table1-forces", "weighting", "draws", "times", "ranges", "left",
+    ]  # fmt: skip
+    assert "4 frames that were not trained" in tables["table1-energy"].note
+    assert tables["table1-energy"].rows[0][1] == tables["weighting"].rows[0][1] == "–"  # nothing published
+    assert tables["ranges"].rows[0][1] == "9"
     started = time.monotonic()
     assert run_experiment(table1, tiny, silent)["rows"] == result["rows"]
     assert time.monotonic() - started < 2.0
@@ -86,9 +93,9 @@ def test_table1_uses_embedded_data_and_says_so(tiny):
 
 @needs_schnet
 def test_schnet_is_trained_by_the_one_trainer_and_resumed_bit_by_bit(tiny, monkeypatch):
-    size, member = replace(TINY, epochs={"schnet": 4}), Member("ethanol", recipe="schnet")
+    size, member = replace(TINY, epochs={"schnet-all": 4}), Member("ethanol", recipe="schnet-all")
     settings = Md17Study(tiny, silent, md17.FULL).config(member)
-    assert (settings.model, settings.epochs, settings.batch) == ("schnet", 1000, 10)
+    assert (settings.model, settings.epochs, settings.batch) == ("schnet", 500, 10)
     assert (settings.learning_rate, settings.schedule, settings.final) == (1e-3, "cosine", 0.0)
     assert (settings.ema_decay, settings.weighting, settings.rho) == (0.999, "paper", 0.01)
     whole = Md17Study(tiny, silent, size)
@@ -150,7 +157,8 @@ def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
     third = run_experiment(table3, settings, silent)
     assert len(third["rows"]["2,3,4"]) == len(MD17)
     assert third["rows"]["2,3,3"] == {}
-    assert "table3 --part 233" in table3.tables(third)[1].markdown()
+    assert "table3 --part 233" in table3.tables(third)[-1].markdown()
+    assert "25,856" in table3.tables(third)[1].markdown()
     assert third["rows"]["2,2,2"]["ethanol"]["parameters"] > 0
     table2 = get("table2")
     second = run_experiment(table2, ExperimentSettings(quick=True, out=tiny.out, data=data), silent)
@@ -158,9 +166,29 @@ def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
     for row in second["rows"]:
         assert row["scratch"] == third["rows"]["2,3,4"][row["target"]]
         assert row["transfer"]["force_mae"] != row["untouched"]["force_mae"]
+        assert [model["seed"] for model in row["seeds"]] == [0, 1]
+        assert row["seeds"][0]["force_mae"] == row["transfer"]["force_mae"]
+        # Seeds differ in the weights of the frozen features, and in the order of the data.
+        for kind in ("untrained", "seeds"):
+            assert len({model["force_mae"] for model in row[kind]}) == 2
+    assert set(second["missing"].values()) == {0}
     assert str(data) not in str(second)
     page = "<!-- begin:table2 -->\n<!-- end:table2 -->\n<!-- begin:summary -->\n<!-- end:summary -->\n"
     assert "aspirin → benzene" in update_page(page, blocks(table2, second))
+
+
+def test_only_the_molecules_that_are_there_are_trained(tiny, data, tmp_path):
+    (tmp_path / "md17").mkdir()
+    for molecule in ("aspirin", "uracil"):
+        (tmp_path / "md17" / f"md17_{molecule}.npz").symlink_to(data / "md17" / f"md17_{molecule}.npz")
+    settings = ExperimentSettings(quick=True, out=tiny.out, data=tmp_path, parts=("fast", "uracil"))
+    result = run_experiment(get("table1"), settings, silent)
+    assert result["molecules"] == ["aspirin", "uracil"]
+    assert set(result["rows"]["fast"]) == {"uracil"}
+    assert result["rows"]["paper"] == {}
+    with pytest.warns(UserWarning, match="md17/benzene, .* are left out"), \
+            pytest.warns(UserWarning, match="All frames of the file are used"):  # fmt: skip
+        Md17Study(replace(settings, quick=False), silent, TINY)
 
 
 def test_unknown_experiment_or_part_is_refused(tmp_path):
@@ -173,7 +201,7 @@ def test_unknown_experiment_or_part_is_refused(tmp_path):
 @pytest.mark.parametrize("table", ["table1", "table2", "table3"])
 def test_committed_results_hold_every_model(table):
     result = json.loads((ROOT / "results" / f"{table}.json").read_text())
-    restored = {member.name for member, _ in load_script("restore_results").members(result)}
+    restored = {member.name for member, value in load_script("restore_results").members(result) if value}
     expected = {name for name in result["pieces"] if not name.startswith("untouched-")}
     # The base of a transfer is a model of table 1.
     assert restored == expected - ({"234-paper-fold0-aspirin"} if table == "table2" else set())

@@ -17,9 +17,10 @@ from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
 from geomatt.model.interface import Network, NetworkConfig
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.ensembles import DynamicsConfig
-from geomatt.simulation.forces import batch_forces, centred, engine_forces
+from geomatt.simulation.forces import centred, engine_forces
 from geomatt.simulation.monitor import BINS, density, frame_histogram, histogram_error
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
+from geomatt.simulation.watchdog import Watch
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
 HYDROGEN = ATOMIC_MASSES[0]
@@ -129,7 +130,7 @@ def test_canonical_distribution_in_a_harmonic_well(ensemble):
     )
     group = Group([Replica(np.array([1]), np.zeros((1, 3)), seed) for seed in range(128)], well(stiffness))
     seen: list[np.ndarray] = []
-    dynamics = BatchedDynamics([group], config, keep_positions=True)
+    dynamics = BatchedDynamics([group], config, keep_frames=True)
     outcome = dynamics.run(4000, on_part=lambda part: seen.append(part.positions))
     positions, temperatures = np.concatenate(seen)[100:, :, 0], outcome.records.temperature_K[100:]
     assert temperatures.mean() == pytest.approx(temperature, rel=0.02)
@@ -156,6 +157,40 @@ def test_thermostats_keep_the_conserved_energy_to_second_order():
         assert errors[1] < 4e-3
         assert errors[0] / errors[1] == pytest.approx(4.0, rel=0.2)
     assert spreads[1] > 1.2 * spreads[3]
+
+
+def test_bussi_thermostat():
+    """The kinetic energy is gamma distributed, and the heat it takes is counted."""
+    config = DynamicsConfig(ensemble="bussi", temperature_K=300.0, damping_fs=20.0, timestep_fs=0.25)
+    dynamics = BatchedDynamics([molecule_group(seeds=range(48))], config)
+    assert dynamics.matter.freedom.tolist() == [6.0] * 48
+    outcome = dynamics.run(4000)
+    temperatures = outcome.records.temperature_K[100:]
+    assert temperatures.mean() == pytest.approx(300.0, rel=0.03)
+    assert temperatures.var() / temperatures.mean() ** 2 == pytest.approx(2.0 / 6.0, rel=0.1)
+    conserved = outcome.records.conserved_energy
+    assert np.abs(conserved - conserved[0]).max() < 3e-3
+    assert float(dynamics.state.thermostat[0].abs().min()) > 0
+    centre = (dynamics.matter.masses * dynamics.state.velocities).sum(1)
+    assert centre.abs().max() < 1e-10
+
+
+def test_langevin_counts_the_heat():
+    """Energy and heat given to the bath are conserved to second order in the time step."""
+    errors = []
+    for step in (0.4, 0.2):
+        config = DynamicsConfig(
+            ensemble="langevin",
+            temperature_K=300.0,
+            timestep_fs=step,
+            friction=0.02,
+            interval=round(2 / step),
+        )
+        outcome = BatchedDynamics([molecule_group(seeds=range(8))], config).run(int(200 / step))
+        conserved = outcome.records.conserved_energy
+        errors.append(np.abs(conserved - conserved[0]).max())
+    assert errors[1] < 6e-3
+    assert errors[0] > 2 * errors[1]
 
 
 @pytest.mark.parametrize("ensemble", ["langevin", "nose-hoover"])
@@ -266,15 +301,11 @@ def test_forces_of_a_batch_and_of_an_engine():
     assert found.shape == (4, 9, 3)
     for m, network in enumerate(networks):
         rows = slice(2 * m, 2 * m + 2)
-
-        def evaluate(batch, network=network, m=m):
-            result = network.engine().evaluate(network.stacked(), batch.as_member())
-            one = dataclasses.make_dataclass("One", ["energy", "forces"])
-            return one(offset[m] + scale[m] * result.energy[0], scale[m] * result.forces[0])
-
-        single = batch_forces(evaluate, numbers[rows], torch.float32)(positions[rows])
-        torch.testing.assert_close(energy[rows], single[0].double(), atol=1e-5, rtol=1e-5)
-        torch.testing.assert_close(found[rows], single[1].double(), atol=1e-5, rtol=1e-5)
+        batch = Batch(numbers[rows], centred(positions[rows], numbers[rows]).float())
+        alone = network.engine().evaluate(network.stacked(), batch.as_member())
+        expected = offset[m] + scale[m] * alone.energy[0]
+        torch.testing.assert_close(energy[rows], expected.double(), atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(found[rows], (scale[m] * alone.forces[0]).double(), atol=1e-5, rtol=1e-5)
     padded = centred(torch.ones(1, 3, 3), torch.tensor([[1, 1, 0]]))
     assert (padded == 0).all()
 
@@ -285,7 +316,7 @@ def test_forces_of_a_batch_and_of_an_engine():
 def test_records_histogram_and_bonds():
     bonds = Bonds(np.array([[0, 1], [0, 2]]), np.array([1.1, 1.0]))
     group = molecule_group(seeds=(0, 1), bonds=bonds)
-    dynamics = BatchedDynamics([group], DynamicsConfig(ensemble="nve", interval=5), keep_positions=True)
+    dynamics = BatchedDynamics([group], DynamicsConfig(ensemble="nve", interval=5), keep_frames=True)
     seen: list[np.ndarray] = []
     outcome = dynamics.run(100, on_part=lambda part: seen.append(part.positions))
     kept = np.concatenate(seen)
@@ -409,7 +440,7 @@ def test_replicas_from_a_models_domain():
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("ensemble", ["nve", "langevin", "nose-hoover"])
+@pytest.mark.parametrize("ensemble", ["nve", "langevin", "nose-hoover", "bussi"])
 def test_a_cuda_graph_gives_the_same_run(ensemble):
     numbers, positions, lengths = tetrahedron()
     blocked = np.eye(4, dtype=bool)
@@ -427,7 +458,9 @@ def test_a_cuda_graph_gives_the_same_run(ensemble):
     for capture in (True, False):
         replicas = [Replica(numbers, positions, seed, bonds=bonds, limits=limits) for seed in (0, 1)]
         config = DynamicsConfig(ensemble=ensemble)
-        dynamics = BatchedDynamics([Group(replicas, forces)], config, device="cuda", capture=capture)
+        dynamics = BatchedDynamics(
+            [Group(replicas, forces)], config, device="cuda", capture=capture, watch=Watch(), keep_frames=True
+        )
         runs.append((dynamics, dynamics.run(100)))
     torch.testing.assert_close(runs[0][0].state.positions, runs[1][0].state.positions, atol=1e-10, rtol=0)
     np.testing.assert_array_equal(runs[0][1].histogram, runs[1][1].histogram)
@@ -438,7 +471,7 @@ def test_a_cuda_graph_gives_the_same_run(ensemble):
 # --- restart and bad input ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ensemble", ["nve", "langevin", "nose-hoover"])
+@pytest.mark.parametrize("ensemble", ["nve", "langevin", "nose-hoover", "bussi"])
 def test_restart_is_exact(tmp_path, ensemble):
     numbers, positions, lengths = tetrahedron()
     blocked = np.eye(4, dtype=bool)
@@ -489,7 +522,7 @@ def test_invalid_restart_files(tmp_path):
 @pytest.mark.parametrize(
     "bad",
     [
-        {"ensemble": "npt"}, {"timestep_fs": 0.0}, {"timestep_fs": float("nan")}, {"temperature_K": -1.0},
+        {"ensemble": "npe"}, {"timestep_fs": 0.0}, {"timestep_fs": float("nan")}, {"temperature_K": -1.0},
         {"temperature_K": 0.0}, {"friction": -1.0}, {"chain": 0}, {"interval": 0}, {"damping_fs": np.inf},
     ],
 )  # fmt: skip

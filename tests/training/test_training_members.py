@@ -14,9 +14,9 @@ from geomatt.errors import GeomAttError
 from geomatt.model import Committee, Normalisation, Potential, load
 from geomatt.model.domain import Domain
 from geomatt.training import train, train_members
-from geomatt.training.config import TrainConfig, read_settings
+from geomatt.training.config import TrainConfig, read_settings, resolve
 from geomatt.training.dataset import make_splits
-from geomatt.training.members import spread
+from geomatt.training.members import spread, stored_settings
 from geomatt.training.start import base_settings, fresh_network, load_base
 from geomatt.training.transfer import hardly_better, never_seen
 
@@ -148,3 +148,18 @@ def test_transfer_says_what_the_base_never_saw_and_whether_it_paid(tmp_path):
     base = train(water, SPLIT, config, tmp_path / "base").potential
     with pytest.warns(UserWarning, match="not clearly better than no forces"):
         train(water, SPLIT, config, tmp_path / "moved", base=base)
+
+
+def test_members_are_extended_together(tmp_path):
+    config = tiny_config(epochs=1, members=2)
+    splits = make_splits(config, 40)
+    train_members(molecule(), splits, config, tmp_path / "run")
+    longer = resolve({"epochs": 3}, stored_settings(tmp_path / "run"))
+    assert longer.members == 2
+    results = train_members(molecule(), splits, longer, tmp_path / "run", resume=True)
+    assert [r.epochs for r in results] == [3, 3]
+    again = resolve({}, stored_settings(tmp_path / "run"))
+    assert again == longer
+    assert all(
+        r.already_finished for r in train_members(molecule(), splits, again, tmp_path / "run", resume=True)
+    )

@@ -21,6 +21,7 @@ from geomatt.errors import GeomAttError
 from geomatt.locks import LockedError, file_lock
 from geomatt.model import load
 from geomatt.training import Interrupted, checkpoint, folder, train
+from geomatt.training.recipes import learning_rates
 
 SPLIT = random_split(40, 20, 10, 5)
 COMMAND = [sys.executable, "-m", "geomatt"]
@@ -94,9 +95,6 @@ def test_finished_runs_and_more_epochs(tmp_path):
     again = train(molecule(), SPLIT, cosine, tmp_path / "cosine", resume=True)
     assert again.already_finished
     assert again.epochs == 2
-    with pytest.raises(GeomAttError, match="cosine schedule"):
-        train(molecule(), SPLIT, cosine.replace(epochs=4), tmp_path / "cosine", resume=True)
-
     step = tiny_config(epochs=2, schedule="step")
     train(molecule(), SPLIT, step, tmp_path / "step")
     longer = train(molecule(), SPLIT, step.replace(epochs=4), tmp_path / "step", resume=True)
@@ -106,6 +104,40 @@ def test_finished_runs_and_more_epochs(tmp_path):
     same_run(tmp_path / "straight", tmp_path / "step")
     with pytest.raises(GeomAttError, match="4 epochs already"):
         train(molecule(), SPLIT, step.replace(epochs=3), tmp_path / "step", resume=True)
+
+
+def test_extended_cosine_runs_follow_a_second_cosine(tmp_path):
+    first = tiny_config(epochs=3)
+    longer = first.replace(epochs=7, learning_rate=5e-4)
+    for name in ("whole", "cut"):
+        train(molecule(), SPLIT, first, tmp_path / name)
+    with pytest.raises(GeomAttError, match="3 epochs already"):
+        train(molecule(), SPLIT, first.replace(epochs=2), tmp_path / "cut", resume=True)
+    with pytest.raises(GeomAttError, match="batch was 8"):
+        train(molecule(), SPLIT, longer.replace(batch=4), tmp_path / "cut", resume=True)
+    result = train(molecule(), SPLIT, longer, tmp_path / "whole", resume=True)
+    assert (result.epochs, result.already_finished) == (7, False)
+    assert result.potential.record["extended_after_epochs"] == [3]
+    rates = [float(row["learning_rate"]) for row in history(tmp_path / "whole")]
+    assert rates[:3] == pytest.approx([learning_rates(first, e, 3)[-1] for e in range(3)])
+    assert rates[3:] == pytest.approx([learning_rates(longer.replace(epochs=4), e, 3)[-1] for e in range(4)])
+    with pytest.raises(Stop):  # an extension is resumed bit by bit, too
+        train(
+            molecule(), SPLIT, longer, tmp_path / "cut", resume=True, callback=stop_at(2),
+            checkpoint_every=1e-9,
+        )  # fmt: skip
+    with pytest.raises(GeomAttError, match="once it has finished"):
+        train(molecule(), SPLIT, longer.replace(epochs=9), tmp_path / "cut", resume=True)
+    train(molecule(), SPLIT, longer, tmp_path / "cut", resume=True)
+    same_run(tmp_path / "whole", tmp_path / "cut")
+
+
+def test_a_run_ended_by_patience_can_be_extended(tmp_path):
+    config = tiny_config(epochs=50, patience=1, schedule="step", learning_rate=0.5)
+    ended = train(molecule(), SPLIT, config, tmp_path / "run")
+    assert ended.epochs < 50
+    more = config.replace(epochs=ended.epochs + 2, patience=10)
+    assert train(molecule(), SPLIT, more, tmp_path / "run", resume=True).epochs == ended.epochs + 2
 
 
 def test_changed_data_or_settings_are_refused(tmp_path):

@@ -12,6 +12,7 @@ from conftest import random_atoms, small_network
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.cpu.tables import grid_pays
 from geomatt.training import Loss, Stepper
+from geomatt.training.loss import Errors
 
 
 def random_targets(
@@ -40,7 +41,7 @@ def autograd_loss(network, targets: Batch, member: int, loss: Loss) -> torch.Ten
         (gradient,) = torch.autograd.grad(energy.sum(), positions, create_graph=True)
         force_error = -gradient - targets.forces[member]
     atoms = (targets.numbers[member] > 0).sum(-1)
-    return loss(energy - targets.energy[member], force_error, atoms)
+    return loss(Errors(energy - targets.energy[member], force_error, atoms))
 
 
 @pytest.mark.parametrize("orders", [(2,), (3,), (4,), (5,), (2, 3, 4), (2, 2, 2)])

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
         deletion_curves,
         faithfulness,
     )
-    from geomatt.analysis.drawing import (
-        FAINT,
-        INK,
-        SERIES,
-        colour_bar,
-        figure_path,
-        frame_cells,
-        label_atoms,
-        new_figure,
-        save_figure,
-        show_matrix,
-        style,
-    )
     from geomatt.analysis.figures import attention_figure, draw_atoms, molecule_figure
     from geomatt.analysis.intervention import Intervention, PairEffects, intervene, pair_effects
     from geomatt.analysis.projection import flat_view
@@ -51,9 +38,6 @@ _MODULES = {
     "BY_DISTANCE": "deletion",
     "BY_EFFECT": "deletion",
     "DELETED": "deletion",
-    "FAINT": "drawing",
-    "INK": "drawing",
-    "SERIES": "drawing",
     "BondScore": "bonds",
     "DeletionCurve": "deletion",
     "Faithfulness": "deletion",
@@ -66,23 +50,15 @@ _MODULES = {
     "average_precision": "bonds",
     "bond_matrix": "bonds",
     "bond_scores": "bonds",
-    "colour_bar": "drawing",
     "deletion_curves": "deletion",
     "distances": "bonds",
     "draw_atoms": "figures",
     "faithfulness": "deletion",
-    "figure_path": "drawing",
     "flat_view": "projection",
-    "frame_cells": "drawing",
     "hydrogen_bonds": "bonds",
     "intervene": "intervention",
-    "label_atoms": "drawing",
     "molecule_figure": "figures",
-    "new_figure": "drawing",
     "pair_effects": "intervention",
-    "save_figure": "drawing",
-    "show_matrix": "drawing",
-    "style": "drawing",
     "symmetrised": "bonds",
     "untrained_networks": "controls",
 }

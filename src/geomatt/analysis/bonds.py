@@ -14,6 +14,8 @@ from geomatt.elements import COVALENT_RADII as COVALENT_RADII
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord
 
+CONTROL = "1 / distance (control)"
+
 
 @dataclass(frozen=True)
 class BondScore:
@@ -36,7 +38,7 @@ def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Struc
     """Scores of every attention matrix, and of inverse distance as a control."""
     bonded = bond_matrix(structure)
     closeness = 1.0 / (distances(structure) + np.eye(len(structure)))
-    named = [(r.label, r.matrix) for r in records] + [("1 / distance (control)", closeness)]
+    named = [(r.label, r.matrix) for r in records] + [(CONTROL, closeness)]
     pairs = np.triu_indices(len(structure), 1)
     truth = bonded[pairs]
     result = []

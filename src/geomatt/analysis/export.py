@@ -31,6 +31,10 @@ def write_npz(records: Records, structure: Structure, path: str | os.PathLike[st
         "distances": distances(structure),
         "bonds": bond_matrix(structure),
     }
+    if records and records[0].images is not None:  # a row for each image of a neighbour
+        for name in ("i", "j", "shift"):
+            arrays[f"image_{name}"] = getattr(records[0].images, name)
+        arrays["image_alpha"] = np.stack([r.images.value for r in records])
     target = Path(path)
     with atomic_output(target) as temporary, open(temporary, "wb") as stream:
         np.savez_compressed(stream, **arrays)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomatt.analysis.bonds import bond_scores, symmetrised
-from geomatt.analysis.drawing import (
+from geomatt.analysis.bonds import CONTROL, bond_scores, symmetrised
+from geomatt.analysis.projection import flat_view
+from geomatt.data.bonds import bond_matrix, distances
+from geomatt.data.structures import Structure
+from geomatt.drawing import (
     FAINT,
     INK,
     colour_bar,
@@ -23,9 +26,6 @@ from geomatt.analysis.drawing import (
     show_matrix,
     style,
 )
-from geomatt.analysis.projection import flat_view
-from geomatt.data.bonds import bond_matrix, distances
-from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionRecord
@@ -45,13 +45,25 @@ ATOM_FILL = {
 }
 LIGHT_FILL = {1, 9, 16}  # elements with dark letters
 DPI = 200
+SIGNED = "Row i, column j: the weight of atom j in what atom i takes up. Red adds, blue subtracts."
+UNSIGNED = "Row i, column j: how strongly the network couples atoms i and j. These matrices have no sign."
+PRECISION = (
+    "AP: average precision, 1 if every covalent bond ranks before all other pairs by |α|; "
+    "in brackets the AP of 1 / distance."
+)
+STRONGEST = (
+    "Lines: as many of the strongest pairs (|α|, mean of both directions) as there are bonds.\n"
+    "Of every order the layer with the highest AP is shown, the one that ranks the bonds best; "
+    "in brackets the AP of 1 / distance."
+)
 
 
 def attention_figure(records: Records, structure: Structure, path: str | os.PathLike[str]) -> Path:
     """Every attention matrix (orders down, layers across), with distances and covalent bonds.
 
     Each matrix is scaled by its largest off-diagonal magnitude; frames mark covalent bonds, and AP is the
-    average precision with which the matrix ranks them. The suffix of `path` is png, pdf or svg.
+    average precision with which the matrix ranks them, beside that of inverse distance. The suffix of `path`
+    is png, pdf or svg.
     """
     target, streams = figure_path(path), _streams(records)
     layers = max(len(stream) for stream in streams)
@@ -60,7 +72,7 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
     rows = max(len(streams), 2)
     with style():
         size = 2.05 + 0.012 * len(structure)
-        figure = new_figure(size * (layers + 1) + 0.6, size * 1.06 * rows + 0.8, DPI)
+        figure = new_figure(max(size * (layers + 1) + 0.6, 6.0), size * 1.06 * rows + 1.15, DPI)
         axes = figure.subplots(rows, layers + 1, squeeze=False)
         image: Any = None
         for row in range(rows):
@@ -71,14 +83,15 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
                     continue
                 record = streams[row][column]
                 image = _draw_attention(axis, record, structure, bonded)
-                axis.set_title(_title(record) + _precision_text(precision[record.label]))
-        control = _precision_text(precision["1 / distance (control)"])
-        _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded, control)
+                axis.set_title(f"{_title(record)}\n{_precision_text(precision, record.label)}")
+        _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded)
         for axis in axes[2:, layers]:
             axis.set_visible(False)
         label = r"attention $\alpha_{ij}$ / largest $|\alpha_{ij}|$, $i \neq j$; frames: covalent bonds"
         colour_bar(figure, image, axes[:, :layers], label)
         figure.suptitle(_chemical(structure), fontsize=10)
+        signed = any((record.matrix < 0).any() for record in records)
+        figure.supxlabel(f"{SIGNED if signed else UNSIGNED}\n{PRECISION}", fontsize=7, color=INK)
         return save_figure(figure, target)
 
 
@@ -95,7 +108,8 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
     best = [max(stream, key=lambda record: precision[record.label] or 0.0) for stream in streams]
     extent = np.ptp(flat[:, :2], axis=0) + 1.2
     with style():
-        figure = new_figure(2.75 * (len(best) + 1), 2.75 * min(extent[1] / extent[0], 1.5) + 0.85, DPI)
+        width = max(2.75 * (len(best) + 1), 6.0)
+        figure = new_figure(width, 2.75 * min(extent[1] / extent[0], 1.5) + 1.3, DPI)
         axes = figure.subplots(1, len(best) + 1, squeeze=False)[0]
         pairs = np.argwhere(np.triu(bonded))
         for i, j in pairs:
@@ -103,9 +117,10 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
         axes[0].set_title(f"{len(pairs)} covalent bonds")
         for axis, record in zip(axes[1:], best, strict=True):
             found = _draw_strongest(axis, record, bonded, flat)
-            axis.set_title(f"{_title(record)}\n{found} of {len(pairs)} bonds found")
+            found_text = f"{found} of {len(pairs)} bonds found"
+            axis.set_title(f"{_title(record)}\n{_precision_text(precision, record.label)}; {found_text}")
         for axis in axes:
-            draw_atoms(axis, structure.numbers, flat)
+            draw_atoms(axis, structure.numbers, flat, numbered=True)
         _legend(figure)
         return save_figure(figure, target)
 
@@ -120,14 +135,12 @@ def _draw_attention(axis: Any, record: AttentionRecord, structure: Structure, bo
     return image
 
 
-def _draw_references(
-    figure: Any, above: Any, below: Any, structure: Structure, bonded: np.ndarray, control: str
-) -> None:
+def _draw_references(figure: Any, above: Any, below: Any, structure: Structure, bonded: np.ndarray) -> None:
     image = show_matrix(above, distances(structure), "viridis_r")
     inset = above.inset_axes((1.04, 0.0, 0.05, 1.0))
     bar = figure.colorbar(image, cax=inset)
     bar.outline.set_linewidth(0.5)
-    above.set_title(f"distance (Å)   1 / d: {control.strip()}")
+    above.set_title("distance (Å)")
     show_matrix(below, bonded.astype(float), "Greys", 0.0, 1.25)
     below.set_title("covalent bonds")
     for axis in (above, below):
@@ -156,8 +169,11 @@ def _draw_strongest(axis: Any, record: AttentionRecord, bonded: np.ndarray, flat
     return found
 
 
-def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray) -> None:
-    """Atoms as discs with their symbols, from positions (N, 3) whose last coordinate is the depth."""
+def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray, numbered: bool = False) -> None:
+    """Atoms as discs with their symbols, from positions (N, 3) whose last coordinate is the depth.
+
+    `numbered` adds the number of each atom, from 0, as in the labels of matrices.
+    """
     from matplotlib.patches import Circle
 
     crowded = len(numbers) > 30
@@ -172,9 +188,14 @@ def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray) -> None:
             )
         )
         if not crowded:
-            letters = {"ha": "center", "va": "center_baseline", "fontsize": 7, "zorder": level + 1e-5}
+            letters = {
+                "ha": "center",
+                "va": "center_baseline",
+                "fontsize": 7 - numbered,
+                "zorder": level + 1e-5,
+            }
             colour = INK if z in LIGHT_FILL else "white"
-            axis.text(*flat[i, :2], symbols([z])[0], color=colour, **letters)
+            axis.text(*flat[i, :2], f"{symbols([z])[0]}{i if numbered else ''}", color=colour, **letters)
     low, high = flat[:, :2].min(0) - 0.6, flat[:, :2].max(0) + 0.6
     axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
     axis.axis("off")
@@ -188,12 +209,13 @@ def _legend(figure: Any) -> None:
         Line2D([], [], color=WRONG, linewidth=3, label="strong attention, no bond"),
         Line2D([], [], color=MISSED, linewidth=1.2, linestyle=(0, (1.5, 1.5)), label="a bond missed"),
     ]
-    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False, fontsize=8)
+    figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False, fontsize=8,
+                  title=STRONGEST, title_fontsize=7)  # fmt: skip
 
 
 def _title(record: AttentionRecord) -> str:
     head = f", head {record.head + 1}" if record.head else ""
-    return f"order {record.order}, layer {record.layer + 1}{head}"
+    return record.name or f"order {record.order}, layer {record.layer + 1}{head}"
 
 
 def _precision(records: Records, structure: Structure) -> dict[str, float | None]:
@@ -201,8 +223,10 @@ def _precision(records: Records, structure: Structure) -> dict[str, float | None
     return {score.label: score.average_precision for score in bond_scores(records, structure)}
 
 
-def _precision_text(value: float | None) -> str:
-    return "" if value is None else f"   AP {value:.2f}"
+def _precision_text(precision: Mapping[str, float | None], label: str) -> str:
+    """The precision of a record, with that of inverse distance."""
+    own, control = precision[label], precision[CONTROL]
+    return "no bonds" if own is None or control is None else f"AP {own:.2f} (1/d {control:.2f})"
 
 
 def _chemical(structure: Structure) -> str:

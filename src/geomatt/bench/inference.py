@@ -73,7 +73,7 @@ def _dynamics(bench: Workbench, frames: Batch, potential: Potential, peers: list
     calculators = {bench.model: GeomAttCalculator(potential, device=settings.device)}
     calculators |= {p.name: peer_calculator(p, settings.device) for p in peers}
     contenders = [
-        Contender(name, _verlet(numbers, start, calculator, steps), steps, settings.rounds)
+        Contender(name, verlet(numbers, start, calculator, steps), steps, settings.rounds)
         for name, calculator in calculators.items()
     ]
     work = work_of(potential.network, "energy_and_forces", len(numbers))
@@ -97,7 +97,7 @@ def _alone(bench: Workbench, evaluate: Callable[[], object], count: int | None =
     return repeat(run, count or bench.settings.single_points)
 
 
-def _verlet(numbers: np.ndarray, start: np.ndarray, calculator: Any, steps: int) -> Callable[[], None]:
+def verlet(numbers: np.ndarray, start: np.ndarray, calculator: Any, steps: int) -> Callable[[], None]:
     """Velocity Verlet from the same frame at rest, so that every round does the same."""
     from ase import Atoms, units
     from ase.md.verlet import VelocityVerlet

@@ -14,7 +14,7 @@ from geomatt.bench.settings import BASELINE, LITERAL, MACE
 from geomatt.bench.systems import ELEMENTS
 from geomatt.data import Batch
 from geomatt.model import Network, new_network
-from geomatt.training import Loss
+from geomatt.training import Errors, Loss
 
 CUTOFF = 5.0  # Å
 
@@ -52,7 +52,7 @@ class Peer:
         positions = batch.positions.clone().requires_grad_()
         energies = self._energies(positions, prepared)
         (gradient,) = torch.autograd.grad(energies.sum(), positions, create_graph=True)
-        loss = self._loss(energies - batch.energy, -gradient - batch.forces, atoms)
+        loss = self._loss(Errors(energies - batch.energy, -gradient - batch.forces, atoms))
         self._optimiser.zero_grad()
         loss.backward()
         self._optimiser.step()

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import figure_path, new_figure, save_figure
 from geomatt.bench.settings import LITERAL
+from geomatt.drawing import figure_path, new_figure, save_figure
 from geomatt.errors import GeomAttError
 
 COLOURS = ("#2b59a8", "#d1495b", "#4f9d69", "#e08e45")  # one for each machine and network

@@ -23,7 +23,17 @@ from geomatt.model.native.library import compiler
 from geomatt.training import commit, hardware
 
 FORMAT = 1
-PACKAGES = ("torch", "numpy", "scipy", "triton", "torch_geometric", "mace-torch", "ase", "vesin")
+PACKAGES = (
+    "torch",
+    "numpy",
+    "scipy",
+    "triton",
+    "torch_geometric",
+    "mace-torch",
+    "ase",
+    "vesin",
+    "torch-sim-atomistic",
+)
 
 
 @dataclass
@@ -145,7 +155,7 @@ def read_result(path: str | Path) -> dict[str, Any]:
     return result
 
 
-def machine(device: str) -> dict[str, Any]:
+def describe_machine(device: str) -> dict[str, Any]:
     """Hardware, versions and commit."""
     cuda = torch.device(device).type == "cuda"
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0

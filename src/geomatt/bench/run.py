@@ -10,18 +10,20 @@ from geomatt.bench.curves import curves_suite
 from geomatt.bench.exactness import matter_exactness, molecule_exactness
 from geomatt.bench.floor import measure_ceilings
 from geomatt.bench.inference import infer_suite
-from geomatt.bench.report import BenchReport, machine
+from geomatt.bench.replicas import replicas_suite
+from geomatt.bench.report import BenchReport, describe_machine
 from geomatt.bench.scaling import scaling_suite
 from geomatt.bench.settings import BenchSettings
-from geomatt.bench.timing import Stage, silent
 from geomatt.bench.training import members_suite, train_suite
 from geomatt.bench.workbench import Workbench
 from geomatt.errors import GeomAttError
 from geomatt.model import check_device
+from geomatt.progress import ProgressBar, silent
 
 SUITES: dict[str, tuple[Callable[[Workbench], None], ...]] = {
     "train": (train_suite, molecule_exactness),
     "infer": (infer_suite,),
+    "replicas": (replicas_suite,),
     "members": (members_suite,),
     "scaling": (scaling_suite, matter_exactness),
     "curves": (curves_suite,),
@@ -31,14 +33,14 @@ USUAL = tuple(name for name in SUITES if name != "curves")
 
 
 def run_bench(
-    settings: BenchSettings, suites: Sequence[str] = USUAL, *, stage: Stage = silent
+    settings: BenchSettings, suites: Sequence[str] = USUAL, *, stage: ProgressBar = silent
 ) -> BenchReport:
     """Measure. After an interruption it returns what it has; see `BenchReport.complete`."""
     unknown = [name for name in suites if name not in SUITES]
     if unknown or not suites:
         raise GeomAttError(f"Unknown suite {', '.join(unknown)!r}. Choose from: {', '.join(SUITES)}.")
     check_device(settings.device)
-    report = BenchReport({**settings.to_dict(), "suites": list(suites)}, machine(settings.device))
+    report = BenchReport({**settings.to_dict(), "suites": list(suites)}, describe_machine(settings.device))
     benches = [Workbench(settings, model, report, stage) for model in settings.models]
     for bench in benches:
         bench.network()  # an unknown network or setting is an error before anything is measured

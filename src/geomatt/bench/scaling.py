@@ -18,13 +18,14 @@ from geomatt.bench.floor import Work, work_of
 from geomatt.bench.report import BenchReport, Check, ScalingPoint
 from geomatt.bench.settings import BenchSettings
 from geomatt.bench.systems import MATTER, random_matter
-from geomatt.bench.timing import Contender, Ratio, Timing, clock, repeat, silent
+from geomatt.bench.timing import Contender, Ratio, Timing, clock, repeat
 from geomatt.bench.workbench import Workbench
 from geomatt.data import Batch
 from geomatt.model import Network, Normalisation, Potential
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import pair_layout, sparse_energy_and_forces
 from geomatt.model.geometric_attention.sparse.layout import PairLayout
+from geomatt.progress import silent
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
 SHORTEST = 0.02  # s, below which a round repeats an evaluation

@@ -35,6 +35,7 @@ class BenchSettings:
     throughput: int = 512  # structures of a large batch
     throughput_rounds: int = 5
     md_steps: int = 30  # in every round
+    replicas: int = 64  # of a molecule in torch-sim
     molecules: tuple[int, ...] = MOLECULES
     folds: int = FOLDS
     member_rounds: int = 5
@@ -54,16 +55,17 @@ class BenchSettings:
         if quick:
             return cls(
                 device, True, models, frames=20, rounds=3, peer_steps=1, literal_rounds=2, single_points=2,
-                throughput=4, throughput_rounds=2, md_steps=2, molecules=(9, 5), folds=2, member_rounds=2,
-                sparse_sizes=(20, 60), dense_sizes=(20,), compared_sizes=(20, 60), exact_sizes=(20, 30),
-                scaling_rounds=2, curve_epochs=2, curve_frames=(20, 10), peers=("schnet",),
+                throughput=4, throughput_rounds=2, md_steps=2, replicas=3, molecules=(9, 5), folds=2,
+                member_rounds=2, sparse_sizes=(20, 60), dense_sizes=(20,), compared_sizes=(20, 60),
+                exact_sizes=(20, 30), scaling_rounds=2, curve_epochs=2, curve_frames=(20, 10),
+                peers=("schnet",),
             )  # fmt: skip
         if device.startswith("cuda"):
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.
             return cls(
                 device, False, models, frames=1000, rounds=10, peer_steps=20, literal_rounds=10,
                 single_points=100, throughput_rounds=10, member_rounds=10, compared_sizes=(2000, 20_000),
-                sparse_sizes=(20, 100, 500, 2000, 5000, 20_000, 50_000, 100_000),
+                replicas=512, sparse_sizes=(20, 100, 500, 2000, 5000, 20_000, 50_000, 100_000),
                 dense_sizes=(20, 100, 500, 1000), exact_sizes=(200, 2000), scaling_rounds=5,
             )  # fmt: skip
         # Five members show what sharing a CPU brings; forty would take eight times as long.

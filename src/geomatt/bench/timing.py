@@ -4,21 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-# How progress is shown: `with stage(description, total) as advance: ... advance(1)`.
-Stage = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-
-
-@contextmanager
-def silent(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A stage that shows nothing."""
-    yield lambda done: None
+from geomatt.progress import ProgressBar, silent
 
 
 @dataclass(frozen=True)
@@ -85,7 +77,7 @@ def repeat(run: Callable[[], object], count: int) -> Callable[[], None]:
 
 
 def measure(
-    title: str, contenders: Sequence[Contender], device: torch.device | str, stage: Stage = silent
+    title: str, contenders: Sequence[Contender], device: torch.device | str, stage: ProgressBar = silent
 ) -> list[Timing]:
     """Time contenders in turns, after one run of each to warm up."""
     cuda = torch.device(device).type == "cuda"

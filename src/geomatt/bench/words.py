@@ -73,7 +73,7 @@ def curves(result: dict[str, Any]) -> str:
     return f"validation errors after {len(result['curves'][0]['forces'])} epochs: {', '.join(said)}{verdict}"
 
 
-def machine(result: dict[str, Any]) -> str:
+def machine_line(result: dict[str, Any]) -> str:
     """The machine, versions, date and commit."""
     m = result["machine"]
     versions = ", ".join(f"{name} {number}" for name, number in m["versions"].items())

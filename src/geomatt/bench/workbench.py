@@ -12,9 +12,10 @@ from geomatt.bench.floor import Work
 from geomatt.bench.report import BenchReport, BenchRow, Check, Floor
 from geomatt.bench.settings import TARGETS, WITH_RADIUS, BenchSettings, parse_model
 from geomatt.bench.systems import ELEMENTS, aspirin_frames
-from geomatt.bench.timing import Contender, Stage, Timing, measure
+from geomatt.bench.timing import Contender, Timing, measure
 from geomatt.data import Batch
 from geomatt.model import Network, network_class, new_network
+from geomatt.progress import ProgressBar
 
 
 @dataclass
@@ -24,7 +25,7 @@ class Workbench:
     settings: BenchSettings
     model: str
     report: BenchReport
-    stage: Stage
+    stage: ProgressBar
 
     def network(
         self, elements: tuple[int, ...] = ELEMENTS, *, seed: int | None = None, **changes: Any

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from geomatt import __version__
-from geomatt.cli.console import console, output
+from geomatt.cli.console import note, say
 from geomatt.cli.generated import with_flags
 from geomatt.errors import GeomAttError
 
@@ -27,7 +27,7 @@ app = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        output.print(f"geomatt {__version__}", highlight=False)
+        say(f"geomatt {__version__}")
         raise typer.Exit
 
 
@@ -41,8 +41,8 @@ def options(
 
 
 COMMANDS = (
-    "demo", "data", "train", "evaluate", "predict", "attention", "explain", "info", "models",
-    "import_authors", "reproduce", "bench",
+    "demo", "auto", "sample", "label", "data", "train", "evaluate", "predict", "attention", "explain",
+    "relax", "vibrations", "scan", "md", "client", "info", "models", "import_authors", "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:
@@ -51,18 +51,18 @@ for _module in COMMANDS:
 
 def main() -> None:
     """Run the command line; a `GeomAttError` is printed as a message, without a traceback."""
-    warnings.showwarning = lambda message, *_, **__: console.print(
-        f"[bold yellow]Warning:[/] {escape(with_flags(str(message)))}", highlight=False, soft_wrap=True
-    )
+    warnings.showwarning = lambda message, *_, **__: _tell("[bold yellow]Warning:[/]", message)
     try:
         app()
     except GeomAttError as error:
-        console.print(
-            f"[bold red]Error:[/] {escape(with_flags(str(error)))}", highlight=False, soft_wrap=True
-        )
+        _tell("[bold red]Error:[/]", error)
         sys.exit(1)
     except BrokenPipeError:
         sys.exit(1)
+
+
+def _tell(kind: str, message: Warning | GeomAttError | str) -> None:
+    note(f"{kind} {escape(with_flags(str(message)))}", markup=True)
 
 
 if __name__ == "__main__":

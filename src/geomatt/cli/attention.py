@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output
-from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, Key, LengthUnit, Model, load_model, read_data
-from geomatt.errors import GeomAttError
+from geomatt.cli.console import output, say
+from geomatt.cli.options import Device, Dtype, FrameNumber, Key, LengthUnit, Model, load_model, read_structure
 
 
 def register(app: typer.Typer) -> None:
@@ -23,7 +22,7 @@ def attention(
     out: Annotated[Path, typer.Option("-o", "--out", help="The figure: .png, .pdf or .svg.")] = Path(
         "attention.png"
     ),
-    frame: Annotated[int, typer.Option(help="Which structure of the file; -1 is the last.")] = 0,
+    frame: FrameNumber = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Also write the matrices as JSON.", show_default=False)
     ] = None,
@@ -52,10 +51,7 @@ def attention(
         if path is not None:
             require_writable(path)
     loaded = load_model(model, device, dtype)
-    dataset = read_data(structure, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
-    if not -len(dataset) <= frame < len(dataset):
-        raise GeomAttError(f"There is no structure {frame}: {structure} has {len(dataset)}, counted from 0.")
-    chosen = dataset[frame]
+    chosen = read_structure(structure, frame, length_unit, keys)
     records = compute(loaded, chosen)
     output.print(bond_table(bond_scores(records, chosen)))
     attention_figure(records, chosen, out)
@@ -65,4 +61,4 @@ def attention(
         written.append(("values", write_json(records, chosen, json_file)))
     if npz_file is not None:
         written.append(("values", write_npz(records, chosen, npz_file)))
-    output.print("\n".join(f"{what}: {path}" for what, path in written), soft_wrap=True, highlight=False)
+    say("\n".join(f"{what}: {path}" for what, path in written))

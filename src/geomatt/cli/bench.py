@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import console, output, progress_bar
+from geomatt.cli.console import console, output, progress_bar, say
 
 if TYPE_CHECKING:
     from geomatt.bench import BenchReport
@@ -32,9 +32,10 @@ def bench(
     suite: Annotated[
         str,
         typer.Option(
-            "--suite", help="What to measure, separated by commas: train, infer, members, scaling, curves."
+            "--suite",
+            help="What to measure, separated by commas: train, infer, replicas, members, scaling, curves.",
         ),
-    ] = "train,infer,members,scaling",
+    ] = "train,infer,replicas,members,scaling",
     json_file: Annotated[
         Path | None, typer.Option("--json", help="File for all numbers, raw timings included.")
     ] = None,
@@ -70,7 +71,7 @@ def bench(
         curves_plot(result.to_dict(), curves)
     for kind, path in (("numbers", json_file), ("picture", plot), ("picture", curves)):
         if path is not None and path.exists():
-            output.print(f"{kind}: {path}", highlight=False, soft_wrap=True)
+            say(f"{kind}: {path}")
     if not result.complete:
         raise typer.Exit(130)
 
@@ -82,26 +83,26 @@ def _show(result: BenchReport) -> None:
     found = result.to_dict()
     if found["settings"]["quick"]:
         console.print("A quick run tests that everything works; its times mean little.")
-    output.print(f"machine   {words.machine(found)}", highlight=False, soft_wrap=True)
-    output.print(f"ceilings  {words.ceilings(found)}", highlight=False, soft_wrap=True)
+    say(f"machine   {words.machine_line(found)}")
+    say(f"ceilings  {words.ceilings(found)}")
     if found["rows"]:
         output.print(_rows(found["rows"]))
     for row in found["rows"]:
         said = [*map(_coloured, row["checks"]), *([row["note"]] if row["note"] else [])]
         if said:
             against = f"{row['what']}, {row['ours']['name']} against {row['baseline']['name']}"
-            output.print(f"{against}: {'; '.join(said)}", highlight=False, soft_wrap=True)
+            say(f"{against}: {'; '.join(said)}")
     if found["exactness"]:
         output.print(_table("Exactness of the engines", words.EXACTNESS, found["exactness"], words.exactness))
     if found["scaling"]:
         title = "Energy and forces of random matter"
         output.print(_table(title, words.SCALING, found["scaling"], words.scaling))
     if found["curves"]:
-        output.print(words.curves(found), highlight=False, soft_wrap=True)
+        say(words.curves(found))
     if not found["settings"]["quick"]:
-        output.print(f"targets   {words.targets(found)}", highlight=False)
+        say(f"targets   {words.targets(found)}")
     for note in found["notes"]:
-        output.print(f"Note: {note}", highlight=False, soft_wrap=True)
+        say(f"Note: {note}")
 
 
 def _rows(rows: list[dict[str, Any]]) -> Table:

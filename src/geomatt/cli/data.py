@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from geomatt.cli.console import console, output
+from geomatt.cli.console import console, facts, note, output, say
 from geomatt.cli.generated import with_flags
-from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, parse_keys
+from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, read_data
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def get(
 
     if name is None:
         for entry in CATALOGUE:
-            output.print(f"{entry.name}{'  (fetched)' if locate(entry.name) else ''}", highlight=False)
-        console.print(f"Fetched files live in {cache_directory()}.", highlight=False, soft_wrap=True)
+            say(f"{entry.name}{'  (fetched)' if locate(entry.name) else ''}")
+        note(f"Fetched files live in {cache_directory()}.")
         return
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as bar:
@@ -64,10 +64,8 @@ def get(
             bar.update(task, completed=done, total=total)
 
         path, how = fetch(name, source=source, progress=show)
-    console.print(
-        f"{name}: {'already there' if how == 'cached' else how}. Units: kcal/mol and Å.", highlight=False
-    )
-    output.print(str(path), highlight=False, markup=False, soft_wrap=True)
+    note(f"{name}: {'already there' if how == 'cached' else how}. Units: kcal/mol and Å.")
+    say(str(path), markup=False)
 
 
 def info(
@@ -81,24 +79,13 @@ def info(
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
-    from rich.table import Table
+    from geomatt.data import check_labels
 
-    from geomatt.data import check_labels, read
-
-    dataset = read(
-        file, energy_unit=energy_unit, length_unit=length_unit, force_unit=force_unit, keys=parse_keys(key)
-    )
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in summary(dataset):
-        table.add_row(name, escape(value))
-    output.print(table, highlight=False)
+    dataset = read_data(file, energy_unit, length_unit, key, force_unit)
+    facts(summary(dataset))
     warnings = check_labels(dataset)
     for warning in warnings:
-        output.print(
-            f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", highlight=False, soft_wrap=True
-        )
+        say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)
     if not warnings and dataset.energies is not None:
         output.print("Nothing about the labels looks wrong.")
 
@@ -117,24 +104,18 @@ def convert(
 
     Example: [bold]geomatt data convert md17_ethanol.npz ethanol.extxyz[/]
     """
-    from geomatt.data import locate, read, require_writable, write
+    from geomatt.data import locate, require_writable, write
 
     origin = Path(source) if Path(source).exists() else locate(source)
     if origin is not None and target.exists() and target.samefile(origin):
         raise GeomAttError(f"{target} is the file to be read. Write to another file.")
     require_writable(target)  # before reading, which may take a while
     with console.status("Reading and writing"):
-        dataset = read(
-            source,
-            energy_unit=energy_unit,
-            length_unit=length_unit,
-            force_unit=force_unit,
-            keys=parse_keys(key),
-        )
+        dataset = read_data(source, energy_unit, length_unit, key, force_unit)
         write(dataset, target)
     show_units(dataset)
-    console.print(f"Wrote {len(dataset)} structures.", highlight=False)
-    output.print(str(target), highlight=False, markup=False, soft_wrap=True)
+    note(f"Wrote {len(dataset)} structures.")
+    say(str(target), markup=False)
 
 
 def show_units(dataset: Dataset) -> None:
@@ -142,14 +123,9 @@ def show_units(dataset: Dataset) -> None:
     origin = dataset.origin
     if origin:
         forces = f", forces in {origin['force_unit']} (given)" if "force_unit" in origin else ""
-        console.print(
-            f"Units: {origin['energy_unit']} and {origin['length_unit']} ({origin['units_known']}){forces}.",
-            highlight=False,
-            soft_wrap=True,
-        )
+        note(f"Units: {origin['energy_unit']} and {origin['length_unit']} ({origin['units_known']}){forces}.")
     if "notes" in origin:
-        note = escape(with_flags(origin["notes"]))
-        console.print(f"[bold yellow]Note:[/] {note}", highlight=False, soft_wrap=True)
+        note(f"[bold yellow]Note:[/] {escape(with_flags(origin['notes']))}", markup=True)
 
 
 def summary(dataset: Dataset) -> list[tuple[str, str]]:

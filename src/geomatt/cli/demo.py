@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, progress_bar
+from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.explain import progress_of_page
 from geomatt.cli.options import set_up
 
@@ -84,7 +84,7 @@ def demo(
     for table in error_tables(errors):
         output.print(table)
     output.print(bond_table(scores))
-    output.print(_closing(folder, result.seconds, simulated), highlight=False, soft_wrap=True)
+    say(_closing(folder, result.seconds, simulated))
 
 
 def _free(out: Path) -> Path:
@@ -112,11 +112,9 @@ def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
     )
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     split = random_split(len(dataset), 800, 200, 1000, seed=config.split_seed)
-    console.print(
+    note(
         f"Training on 800 frames for {epochs} epochs, validating on 200; 1000 more (random split) are "
-        f"for testing. Everything goes to {folder}",
-        highlight=False,
-        soft_wrap=True,
+        f"for testing. Everything goes to {folder}"
     )
     with live_progress() as show:
         return train(dataset, split, config, folder, callback=show), split

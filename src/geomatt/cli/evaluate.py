@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output, progress_bar
+from geomatt.cli.console import output, progress_bar, say
 from geomatt.cli.options import (
     BatchSize,
     Device,
@@ -69,8 +69,8 @@ def evaluate(
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
     from geomatt.data.files import atomic_write, require_writable
+    from geomatt.evaluation import calibration_plot, parity_plot
     from geomatt.evaluation import evaluate as evaluate_model
-    from geomatt.evaluation import parity_plot
     from geomatt.pages import evaluation_report
     from geomatt.pages.page import page_path
 
@@ -99,13 +99,22 @@ def evaluate(
         output.print(f"{result.trained} frames the model was trained or validated on were {what}.")
     if json_path is not None:
         atomic_write(json_path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
-        output.print(f"numbers: {json_path}", soft_wrap=True, highlight=False)
+        say(f"numbers: {json_path}")
     if plot_path is not None:
         parity_plot(result, plot_path)
-        output.print(f"parity plot: {plot_path}", soft_wrap=True, highlight=False)
+        say(f"parity plot: {plot_path}")
+    if plot_path is not None and result.coverage is not None:
+        coverage_path = plot_path.with_name(f"calibration_{plot_path.name.removeprefix('parity_')}")
+        calibration_plot(result, coverage_path)
+        say(f"calibration plot: {coverage_path}")
+    elif result.spread is not None and result.coverage is None:
+        say(
+            "The spread of this committee is not calibrated: members are calibrated when geomatt train ends, "
+            "folds are not."
+        )
     if report_file is not None:
         evaluation_report(loaded, result).save(report_file)
-        output.print(f"report: {report_file}", soft_wrap=True, highlight=False)
+        say(f"report: {report_file}")
     if json_path is None and plot_path is None and report_file is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")
 

@@ -6,14 +6,16 @@ import dataclasses
 import functools
 import inspect
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from geomatt.data.make.config import SampleConfig
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
+from geomatt.simulation.settings import SIMULATIONS
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
 
@@ -37,7 +39,19 @@ def with_settings(*, networks: bool, leave_out: Iterable[str] = ()) -> Callable[
     if networks:
         for name, described in _network_settings().items():
             options.setdefault(name, described)
+    return _with_options(options)
 
+
+def with_config(config: Any, leave_out: Iterable[str] = ()) -> Callable[[Any], Any]:
+    """Give a command an option for every field of a config dataclass; it receives `settings`."""
+    hints = get_type_hints(config)
+    fields = [f for f in dataclasses.fields(config) if f.name not in set(leave_out)]
+    return _with_options(
+        {f.name: _option(f.name, hints[f.name], f.metadata, f.default, recipes=False) for f in fields}
+    )
+
+
+def _with_options(options: Mapping[str, tuple[Any, Callable[[Any], Any]]]) -> Callable[[Any], Any]:
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         own = [p for p in signature.parameters.values() if p.name != "settings"]
@@ -65,16 +79,16 @@ def with_settings(*, networks: bool, leave_out: Iterable[str] = ()) -> Callable[
 
 def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
-    return {
-        name: _flag(name, f.metadata) for name, f in {**train_fields(), **_all_network_fields()[0]}.items()
-    }
+    others = {f.name: f for config in (SampleConfig, *SIMULATIONS) for f in dataclasses.fields(config)}
+    known = {**others, **_all_network_fields()[0], **train_fields()}
+    return {name: _flag(name, f.metadata) for name, f in known.items()}
 
 
 def with_flags(message: str) -> str:
     """A message with every setting in backticks (`name`) replaced by its option (--name)."""
     known = {**_flags(), "out": "--out", "resume": "--resume", "include_trained": "--include-trained",
              "tensorboard": "--tensorboard", "unfreeze": "--unfreeze", "elements": "--elements",
-             "models": "--models"}  # fmt: skip
+             "models": "--models", "workers": "--workers", "dask": "--dask"}  # fmt: skip
 
     def flag(match: re.Match[str]) -> str:
         name, off = match.groups()
@@ -114,11 +128,13 @@ def _flag(name: str, metadata: Any) -> str:
     return str(metadata.get("flag") or "--" + name.replace("_", "-"))
 
 
-def _option(name: str, hint: Any, metadata: Any, default: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _option(
+    name: str, hint: Any, metadata: Any, default: Any, recipes: bool = True
+) -> tuple[Any, Callable[[Any], Any]]:
     """The annotation of an option, and what turns its value into the setting's."""
     flag, text = _flag(name, metadata), metadata["help"]
     text = (text[0].upper() if text[0].isascii() else text[0]) + text[1:]
-    if name in RECIPES["fast"]:
+    if recipes and name in RECIPES["fast"]:
         text += ", by the recipe unless given"
     elif default not in (None, "", (), False) and "(" not in text:
         shown = {True: "yes"}.get(default, default) if isinstance(default, bool) else default
@@ -140,10 +156,19 @@ def _kind(name: str, hint: str, metadata: Any) -> tuple[Any, Callable[[Any], Any
         example = metadata["example"]
         pairs = functools.partial(parse_pairs, flag=_flag(name, metadata), example=example)
         return list[str], parse_reference if "float" in hint else pairs, {"metavar": "NAME=VALUE"}
+    if hint == "tuple[str, ...]":
+        return list[str], lambda names: tuple(map(from_anywhere, names)), {"metavar": "FILE"}
     if hint == "tuple[int, ...]":
         return str, functools.partial(parse_integers, flag=_flag(name, metadata)), {"metavar": "2,3,4"}
+    if hint == "tuple[float, ...]":
+        return str, functools.partial(parse_numbers, flag=_flag(name, metadata)), {"metavar": "300,1000"}
     plain = {str(bool): bool, str(int): int, "int | None": int, str(float): float, "float | None": float}
     return plain.get(hint, str), lambda value: value, {}
+
+
+def from_anywhere(name: str) -> str:
+    """The absolute path of a file, so that a run can be repeated from any folder; other names unchanged."""
+    return str(Path(name).resolve()) if Path(name).exists() else name
 
 
 def parse_integers(text: str, flag: str) -> tuple[int, ...]:
@@ -152,6 +177,14 @@ def parse_integers(text: str, flag: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise GeomAttError(f"{flag} must be whole numbers such as 2,3,4, not {text!r}.") from None
+
+
+def parse_numbers(text: str, flag: str) -> tuple[float, ...]:
+    """Numbers separated by commas."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise GeomAttError(f"{flag} must be numbers such as 300,1000, not {text!r}.") from None
 
 
 def parse_pairs(items: Sequence[str], flag: str, example: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import output
+from geomatt.cli.console import say
 from geomatt.cli.options import Key, LengthUnit, read_data
 from geomatt.errors import GeomAttError
 
@@ -73,7 +73,7 @@ def import_authors(
     potential = convert(directory, elements=given, normalisation=normalisation)
     potential.record.update(record)
     save(potential, out)
-    output.print(f"model: {out}\nnext: geomatt info {out}", soft_wrap=True, highlight=False)
+    say(f"model: {out}\nnext: geomatt info {out}")
 
 
 def _from_training_data(dataset: Dataset) -> tuple[Normalisation, dict[str, Any]]:

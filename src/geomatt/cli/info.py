@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output
+from geomatt.cli.console import facts, output
 from geomatt.errors import GeomAttError
 
 
@@ -44,25 +44,17 @@ def info(
 
 
 def _system(as_json: bool) -> None:
-    from rich.markup import escape
-    from rich.table import Table
-
     from geomatt.cli.system import system_report
 
     rows = system_report()
     if as_json:
         print(json.dumps(rows, indent=2))
         return
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in rows.items():
-        table.add_row(name, escape(value))
-    output.print(table, highlight=False)
+    facts(rows.items())
 
 
 def _model(model: Path, as_json: bool) -> None:
-    from geomatt.cli.model_tables import info_table
+    from geomatt.cli.model_tables import info_rows
     from geomatt.model import load
     from geomatt.model.files import describe
 
@@ -73,4 +65,4 @@ def _model(model: Path, as_json: bool) -> None:
         return
     if len(members) > 1:
         output.print(f"A committee of {len(members)} members. The first of them:")
-    output.print(info_table(members[0], str(model)))
+    facts(info_rows(members[0], str(model)))

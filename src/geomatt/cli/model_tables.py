@@ -11,18 +11,17 @@ from geomatt.analysis.bonds import BondScore
 from geomatt.elements import symbols
 from geomatt.evaluation.result import Errors, EvaluationResult
 from geomatt.model import Potential
+from geomatt.model.calibration import LEVELS
 from geomatt.model.files import describe, fingerprint
-from geomatt.units import from_ev
+from geomatt.units import GIGAPASCAL, from_ev
 
+SHOWN_LEVELS = (0.5, 0.7, 0.9, 0.95)
 LONG = 100  # characters; longer values, such as the frames of a split, are cut
 
 
-def info_table(potential: Potential, path: str) -> Table:
+def info_rows(potential: Potential, path: str) -> list[tuple[str, str]]:
     """All metadata of a model file."""
     described = describe(potential)
-    table = Table(show_header=False, box=None, pad_edge=False)
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column(overflow="fold")
     normalisation = potential.normalisation
     reference = {symbols([z])[0]: f"{energy:.6f}" for z, energy in sorted(normalisation.reference.items())}
     parameters = sum(p.numel() for p in potential.network.parameters())
@@ -43,9 +42,7 @@ def info_table(potential: Potential, path: str) -> Table:
         for name, field in potential.network.config.settings().items()
     ]
     rows += list(_flat(potential.record))
-    for name, value in rows:
-        table.add_row(name, _words(value))
-    return table
+    return [(name, _words(value)) for name, value in rows]
 
 
 def error_tables(result: EvaluationResult) -> list[Table]:
@@ -58,6 +55,8 @@ def error_tables(result: EvaluationResult) -> list[Table]:
     first.add_column("frames", justify="right")
     headings = ["energy MAE", "RMSE", "per atom MAE"] if with_energy else []
     headings += ["forces MAE", "RMSE"] if with_forces else []
+    with_stress = result.overall.stress_mae is not None
+    headings += ["stress MAE (GPa)"] if with_stress else []
     for heading in headings:
         first.add_column(heading, justify="right")
 
@@ -65,6 +64,8 @@ def error_tables(result: EvaluationResult) -> list[Table]:
         e = errors.scaled(factor)
         values = [e.energy_mae, e.energy_rmse, e.energy_per_atom_mae] if with_energy else []
         values += [e.forces_mae, e.forces_rmse] if with_forces else []
+        if with_stress:
+            values.append(None if e.stress_mae is None else e.stress_mae * GIGAPASCAL)
         return [f"{errors.structures}", *map(_number, values)]
 
     molecules = result.per_molecule
@@ -84,20 +85,25 @@ def error_tables(result: EvaluationResult) -> list[Table]:
         tables.append(second)
     if result.spread is not None:
         tables.append(_spread_table(result.spread, factor, unit))
+    if result.coverage is not None:
+        tables.append(_coverage_table(result.coverage))
     return tables
 
 
 def bond_table(scores: Sequence[BondScore]) -> Table:
     """How well each attention matrix ranks bonds."""
-    table = Table(title="Covalent bonds among the strongest attention", title_justify="left")
-    table.add_column("attention")
-    table.add_column("average precision", justify="right")
-    table.add_column("AUROC", justify="right")
+    caption = "1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance."
+    table = Table(
+        title="Covalent bonds among the strongest attention",
+        title_justify="left",
+        caption=caption,
+        caption_justify="left",
+    )
+    for name in ("attention", "average precision", "AUROC"):
+        table.add_column(name, justify="left" if name == "attention" else "right")
     for score in scores:
-        table.add_row(
-            score.label,
-            *("–" if v is None else f"{v:.3f}" for v in (score.average_precision, score.auroc)),
-        )
+        values = (score.average_precision, score.auroc)
+        table.add_row(score.label, *("–" if v is None else f"{v:.3f}" for v in values))
     return table
 
 
@@ -108,6 +114,20 @@ def _spread_table(spread: dict[str, float], factor: float, unit: str) -> Table:
         table.add_row(f"mean spread of forces ({unit}/Å)", _number(spread["forces_mean"] * factor))
     if "forces_correlation" in spread:
         table.add_row("correlation of force spread and error", f"{spread['forces_correlation']:.2f}")
+    return table
+
+
+def _coverage_table(coverage: dict[str, dict[str, list[float]]]) -> Table:
+    """Shares of errors below error bars at some levels."""
+    table = Table(title="Errors below the error bars of the committee", title_justify="left")
+    table.add_column("asked for", justify="right")
+    for kind in coverage:
+        table.add_column(f"{kind}\ncalibrated", justify="right")
+        table.add_column(f"{kind}\nspread as it is", justify="right")
+    for level in SHOWN_LEVELS:
+        at = LEVELS.index(level)
+        shares = [values[way][at] for values in coverage.values() for way in ("calibrated", "raw")]
+        table.add_row(f"{level:.0%}", *(f"{share:.0%}" for share in shares))
     return table
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geomatt.cli.console import output
+from geomatt.cli.console import output, say
 
 
 def register(app: typer.Typer) -> None:
@@ -30,11 +30,9 @@ def models(
         print(json.dumps({model.name: dict(model.header) for model in found}, indent=2))
         return
     if not found:
-        output.print(
+        say(
             f"No models ship with this version. Make them with: {HOW_TO_MAKE}\n"
-            "They are then in runs/reproduce/models; load one by its path.",
-            highlight=False,
-            soft_wrap=True,
+            "They are then in runs/reproduce/models; load one by its path."
         )
         return
     table = Table(title="Models that come with geomatt", title_justify="left")
@@ -65,12 +63,8 @@ def models(
             f"commit {str(record.get('commit'))[:10]}, {record.get('hardware', '?')})."
         ] = None
     output.print(table)
-    output.print("\n".join(notes), highlight=False, soft_wrap=True)
-    output.print(
-        f'next: geomatt info {found[0].name}; in Python geomatt.load("{found[0].name}")',
-        highlight=False,
-        soft_wrap=True,
-    )
+    say("\n".join(notes))
+    say(f'next: geomatt info {found[0].name}; in Python geomatt.load("{found[0].name}")')
 
 
 def _number(value: Any) -> str:

@@ -10,10 +10,11 @@ import typer
 
 from geomatt.cli.console import console
 from geomatt.cli.generated import parse_pairs, train_fields
+from geomatt.errors import GeomAttError
 from geomatt.training.config import DATA
 
 if TYPE_CHECKING:
-    from geomatt.data.structures import Dataset
+    from geomatt.data.structures import Dataset, Structure
     from geomatt.model import AnyPotential
 
 
@@ -41,7 +42,26 @@ Dtype = Annotated[
     str | None,
     typer.Option("--dtype", help="float32 or float64; the model's own by default.", show_default=False),
 ]
+FrameNumber = Annotated[int, typer.Option("--frame", help="Which structure of the file; -1 is the last.")]
+Precise = Annotated[str, typer.Option("--dtype", help="float64, or float32, which is faster.")]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", help="Folder for the results; named after STRUCTURE by default.", show_default=False
+    ),
+]
 BatchSize = Annotated[int, typer.Option("--batch", help="Structures computed at once.", min=1)]
+Processes = Annotated[
+    int, typer.Option("--workers", min=1, help="Processes on this machine, with one thread each.")
+]
+Dask = Annotated[
+    str | None,
+    typer.Option(
+        "--dask",
+        help="Spread over Dask instead: local:4, or the address of a scheduler (tcp://…).",
+        show_default=False,
+    ),
+]
 
 # For commands that need no labels: their names and units in the file do not matter then.
 WITHOUT_LABELS = ("energy=none", "forces=none")
@@ -88,3 +108,25 @@ def read_data(
         force_unit=force_unit,
         keys=parse_keys(keys),
     )
+
+
+def read_structure(
+    path: str, frame: int, length_unit: str | None, keys: Sequence[str] | None = None
+) -> Structure:
+    """One structure of a file, without labels."""
+    dataset = read_data(path, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    if not -len(dataset) <= frame < len(dataset):
+        raise GeomAttError(f"There is no structure {frame}: {path} has {len(dataset)}, counted from 0.")
+    return dataset[frame]
+
+
+def result_folder(out: Path | None, structure: str, command: str) -> Path:
+    """The folder for the results of a command, made if needed."""
+    from geomatt.data.files import write_error
+
+    folder = out or Path(f"{Path(structure).name.partition('.')[0]}_{command}")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(folder, error) from error
+    return folder

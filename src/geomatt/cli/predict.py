@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from geomatt.cli.console import output, progress_bar
+from geomatt.cli.console import progress_bar, say
 from geomatt.cli.options import (
     WITHOUT_LABELS,
     BatchSize,
@@ -39,7 +39,8 @@ def predict(
 ) -> None:
     """Predict energy, forces and atomic energies (eV, Å) for structures, into an extxyz file.
 
-    A committee adds its spread. Existing output is replaced, the input never.
+    A committee adds its spread, and calibrated error bars if it has them. Existing output is
+    replaced, the input never.
     """
     from geomatt.data.files import require_writable
     from geomatt.evaluation import write_predictions
@@ -53,9 +54,5 @@ def predict(
     dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress)
-    write_predictions(dataset, predictions, out)
-    output.print(
-        f"{len(dataset)} structures with energy, forces and atomic energies: {out}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    write_predictions(dataset, predictions, out, loaded.calibration)
+    say(f"{len(dataset)} structures with energy, forces and atomic energies: {out}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from geomatt.cli.console import console, output, progress_bar
+from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.generated import with_flags
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, ExperimentSettings
@@ -87,11 +87,9 @@ def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> 
     if name != "all":
         _check_parts(get(name), settings)
         _show(_run(get(name), settings, vector))
-        output.print(
+        say(
             f"result   {settings.result_file(name)}\nfigures  {settings.figures(name)}\n"
-            f"next     geomatt reproduce all{' --quick' if settings.quick else ''}",
-            highlight=False,
-            soft_wrap=True,
+            f"next     geomatt reproduce all{' --quick' if settings.quick else ''}"
         )
         return
     sections = []
@@ -100,12 +98,12 @@ def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> 
             sections.append(_run(get(each), settings, vector))
         except GeomAttError as error:  # missing data for one experiment do not stop the others
             message = with_flags(str(error))
-            console.print(f"[bold red]{each}:[/] {escape(message)}", highlight=False, soft_wrap=True)
+            note(f"[bold red]{each}:[/] {escape(message)}", markup=True)
             sections.append(Section(get(each), None, missing=message))
         else:
             _show(sections[-1])
     markdown, page = write_report(sections, settings.out)
-    output.print(f"report  {page}\n        {markdown}", highlight=False, soft_wrap=True)
+    say(f"report  {page}\n        {markdown}")
     if any(section.result is None for section in sections):
         raise typer.Exit(1)
 
@@ -122,7 +120,7 @@ def _run(experiment: Experiment, settings: ExperimentSettings, vector: Path | No
     from geomatt.reproduce import draw_figures, run_experiment
     from geomatt.reproduce.report import Section
 
-    console.print(f"[bold]{experiment.name}[/]: {experiment.description}", highlight=False, soft_wrap=True)
+    note(f"[bold]{experiment.name}[/]: {experiment.description}", markup=True)
     result = run_experiment(experiment, settings, progress_bar)
     if vector is not None:
         draw_figures(experiment, result, vector, ("pdf", "svg"))
@@ -136,4 +134,4 @@ def _show(section: Section) -> None:
     for table in section.experiment.tables(section.result):
         output.print(table.rich())
     if section.result["quick"]:
-        output.print(QUICK, style="yellow", soft_wrap=True)
+        say(QUICK, style="yellow")

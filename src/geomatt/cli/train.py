@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output
-from geomatt.cli.generated import with_settings
+from geomatt.cli.console import note, output
+from geomatt.cli.generated import from_anywhere, with_settings
 from geomatt.cli.options import set_up
 from geomatt.errors import GeomAttError
 from geomatt.training.config import OPTIM, RUN
@@ -27,7 +27,8 @@ def _option(flag: str, text: str, panel: str = RUN) -> Any:
 
 
 Data = Annotated[
-    str | None, typer.Argument(help="A file, or a name such as md17/ethanol.", show_default=False)
+    list[str] | None,
+    typer.Argument(help="Files, or names such as md17/ethanol; several are joined.", show_default=False),
 ]
 Out = Annotated[Path, _option("--out", "Folder for the model and all that belongs to it.")]
 Config = Annotated[Path | None, _option("--config", "Take settings from a run's config.toml.")]
@@ -65,9 +66,11 @@ def train(
 
     Leaves model.safetensors (the best epoch, usable while training goes on),
     history.csv, config.toml, pictures and report.html in --out. Ctrl-C saves; --resume continues.
+
+    A finished run goes on with --resume and more --epochs. A cosine then rises and
+    falls once more over the new epochs, to a --learning-rate of your choice.
     """
-    if data is not None:
-        settings["data"] = _from_anywhere(data)
+    settings |= _files(data or [])
     _run(settings, _stored(out, config, resume), out, resume, checkpoint_every, tensorboard, report)
 
 
@@ -76,7 +79,9 @@ def transfer(
     model: Annotated[
         Path, typer.Argument(help="The base: a model file, a run, or md17/benzene.", show_default=False)
     ],
-    data: Annotated[str, typer.Argument(help="A file, or a name such as md17/ethanol.", show_default=False)],
+    data: Annotated[
+        list[str], typer.Argument(help="Files, or names such as md17/ethanol.", show_default=False)
+    ],
     out: Out,
     settings: dict[str, Any],
     unfreeze: Unfreeze = None,
@@ -97,7 +102,7 @@ def transfer(
     from geomatt.training.start import base_settings, load_base
 
     stored = _stored(out, None, resume)
-    given = {**settings, "data": _from_anywhere(data), "base": _from_anywhere(str(model))}
+    given = {**settings, **_files(data), "base": from_anywhere(str(model))}
     if unfreeze:
         given["unfreeze"] = tuple(unfreeze)
     if stored is None:
@@ -106,9 +111,10 @@ def transfer(
     _run(given, stored, out, resume, checkpoint_every, tensorboard, report)
 
 
-def _from_anywhere(name: str) -> str:
-    """The absolute path of a file, so that a run can be repeated from any folder; other names unchanged."""
-    return str(Path(name).resolve()) if Path(name).exists() else name
+def _files(data: Sequence[str]) -> dict[str, Any]:
+    """The settings for the data files, if there are any."""
+    names = tuple(map(from_anywhere, data))
+    return {"data": names[0], "more_data": names[1:]} if names else {}
 
 
 def _stored(out: Path, config: Path | None, resume: bool) -> dict[str, Any] | None:
@@ -137,7 +143,14 @@ def _run(
 
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.training import Interrupted, TrainProgress, resolve, train_members
-    from geomatt.training.dataset import load_dataset, make_splits, resolve_sizes, unwanted
+    from geomatt.training.dataset import (
+        check_tests,
+        load_dataset,
+        make_splits,
+        resolve_inputs,
+        resolve_sizes,
+        unwanted,
+    )
     from geomatt.training.folder import refuse_used
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
@@ -148,11 +161,14 @@ def _run(
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     config = resolve(given, stored)
     refuse_used(out, resume)  # before time is spent on reading
-    dataset = load_dataset(config)
+    dataset, parts = load_dataset(config)
     announce(dataset)
-    config = resolve_sizes(config, len(dataset))
-    splits = make_splits(config, len(dataset), unwanted(config, dataset))
+    config = resolve_sizes(config, parts.data)
+    if stored is None:
+        config = resolve_inputs(config, dataset)
+    splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
+    check_tests(dataset, splits, base)  # not after hours of training
     board = tensorboard_callback(out) if tensorboard else None
     _describe(config, splits, out)
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
@@ -175,11 +191,9 @@ def _run(
                 checkpoint_every=checkpoint_every,
             )
     except Interrupted as stopped:
-        console.print(
+        note(
             f"Stopped after {stopped.epoch} epochs; everything is saved. Continue with:\n"
-            f"  geomatt train --out {out} --resume",
-            highlight=False,
-            soft_wrap=True,
+            f"  geomatt train --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None
     _report(results, dataset, splits, config, out, report)
@@ -188,12 +202,10 @@ def _run(
 def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
     first = splits[0]
     members = f", {config.member_count} members" if config.has_members else ""
-    console.print(
+    note(
         f"Training on {len(first.train)}, validating on {len(first.validation)} structures "
         f"({first.kind} split{members}); recipe {config.recipe}, up to {config.epochs} epochs, "
-        f"{config.device}, {config.dtype}; output in {out}",
-        highlight=False,
-        soft_wrap=True,
+        f"{config.device}, {config.dtype}; output in {out}"
     )
 
 
@@ -212,35 +224,28 @@ def _report(
 
     for result in results:
         if result.already_finished:
-            console.print(
-                f"{result.folder} is finished: {result.finished} after {result.epochs} epochs.",
-                highlight=False,
-                soft_wrap=True,
+            note(
+                f"{result.folder} is finished: {result.finished} after {result.epochs} epochs. "
+                "To go on, --resume with more --epochs."
             )
     chosen = list(splits) if config.has_members else [splits[config.member or 0]]
     tested = [_test(r, dataset, split) for r, split in zip(results, chosen, strict=True)]
     output.print(summary_table(results, [_both(t) for t in tested]))
     last = results[-1]
     if len(results) == 1 and not last.already_finished:
-        console.print(
-            f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.",
-            highlight=False,
-            soft_wrap=True,
-        )
+        note(f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.")
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
     target = out if config.has_members else last.folder / "model.safetensors"
     commands = _next_commands(config, target, untested=len(used) < len(dataset))
     if report:
         _write_reports(results, dataset, chosen, tested, commands, out)
     if len(used) == len(dataset):
-        console.print(
+        note(
             "All structures were used to train and validate, so none is left to test on. "
-            "Test on other data, or leave some out with --train and --val.",
-            highlight=False,
-            soft_wrap=True,
+            "Test on other data, or leave some out with --train and --val."
         )
     lines = "\n  ".join(commands)
-    console.print(f"Next:\n  {lines}", highlight=False, soft_wrap=True, markup=False)
+    note(f"Next:\n  {lines}")
 
 
 def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list[str]:
@@ -249,7 +254,8 @@ def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list
     asked += [("--force-unit", config.force_unit)]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
-    evaluate = [f"geomatt evaluate {target} {config.data}{options}"] if untested else []
+    files = " ".join(config.test_data[:1]) or config.data
+    evaluate = [f"geomatt evaluate {target} {files}{options}"] if untested else []
     return [*evaluate, f"geomatt explain {target} YOUR_MOLECULE.xyz -o explain.html"]
 
 
@@ -271,7 +277,7 @@ def _write_reports(
             path = page.save(result.folder / REPORT)
     if results[0].folder != out:
         path = members_report(results, tested, commands).save(out / REPORT)
-    console.print(f"Report: {path}", highlight=False, soft_wrap=True, markup=False)
+    note(f"Report: {path}")
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResult | None:

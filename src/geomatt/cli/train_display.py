@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from geomatt.cli.console import console
+from geomatt.cli.console import console, note
 from geomatt.cli.generated import with_flags
 from geomatt.units import from_ev
 
@@ -30,18 +30,14 @@ def announce(dataset: Dataset) -> None:
 
     origin = dataset.origin
     name = origin.get("path") or dataset.name or "the data"
-    console.print(f"{len(dataset)} structures from {name}", highlight=False, soft_wrap=True)
+    note(f"{len(dataset)} structures from {name}")
     if "energy_unit" in origin:
         known = origin.get("units_known", "as given")
-        console.print(
-            f"Units: energy {origin['energy_unit']}, length {origin.get('length_unit', 'Ang')} ({known})",
-            highlight=False,
-            soft_wrap=True,
-        )
+        note(f"Units: energy {origin['energy_unit']}, length {origin.get('length_unit', 'Ang')} ({known})")
     warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
     for warning in warnings:
         console.print("[bold yellow]Warning:[/]", end=" ")
-        console.print(with_flags(warning), highlight=False, soft_wrap=True, markup=False, style="yellow")
+        note(with_flags(warning), style="yellow")
 
 
 @contextmanager
@@ -68,11 +64,7 @@ def _plain_lines() -> Callable[[TrainProgress], None]:
         ends = progress.seconds_left == 0.0
         if progress.new_row and (ends or time.monotonic() - last >= PLAIN_SECONDS):
             last = time.monotonic()
-            console.print(
-                "  ".join([_where(progress), _state(progress), _left(progress)]),
-                highlight=False,
-                soft_wrap=True,
-            )
+            note("  ".join([_where(progress), _state(progress), _left(progress)]))
 
     return show
 

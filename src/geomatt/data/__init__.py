@@ -13,6 +13,7 @@ from geomatt.data.outliers import drop_outliers, find_outliers
 from geomatt.data.public.catalogue import CATALOGUE, find_entry, locate
 from geomatt.data.public.download import fetch
 from geomatt.data.public.embedded import dimer, ethanol
+from geomatt.data.public.frames import frame_list
 from geomatt.data.splits import (
     Split,
     blocked_split,
@@ -45,6 +46,7 @@ __all__ = [
     "find_entry",
     "find_outliers",
     "fold_splits",
+    "frame_list",
     "locate",
     "random_split",
     "read",

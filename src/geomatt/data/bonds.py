@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from geomatt.data.structures import Structure
@@ -15,9 +17,20 @@ TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibr
 
 
 def distances(structure: Structure) -> np.ndarray:
-    """All distances (N, N) in Å."""
+    """All distances (N, N) in Å; in cells to the nearest image, zero for an atom with itself."""
     difference = structure.positions[:, None] - structure.positions
-    return np.linalg.norm(difference, axis=-1)
+    if not structure.periodic or structure.cell is None:
+        return np.linalg.norm(difference, axis=-1)
+    cell = np.where(np.array(structure.pbc)[:, None], structure.cell, 0.0)
+    difference = difference - np.round(difference @ np.linalg.pinv(cell)) @ cell
+    # In skewed cells the nearest image may be a neighbour of the one that rounding finds.
+    steps = [(-1, 0, 1) if periodic else (0,) for periodic in structure.pbc]
+    hops = np.array(list(itertools.product(*steps))) @ cell
+    found = np.full(difference.shape[:2], np.inf)
+    for hop in hops:
+        found = np.minimum(found, np.linalg.norm(difference + hop, axis=-1))
+    np.fill_diagonal(found, 0.0)
+    return found
 
 
 def bond_matrix(structure: Structure, tolerance: float = TOLERANCE) -> np.ndarray:

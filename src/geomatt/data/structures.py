@@ -313,9 +313,17 @@ class Dataset(Sequence[Structure]):
         mean = np.add.reduceat(self.positions, starts, axis=0) / np.maximum(self.sizes, 1)[:, None]
         rounded = np.round(self.positions - np.repeat(mean, self.sizes, axis=0), 3) + 0.0  # -0 becomes 0
         return [
-            hashlib.sha256(self.numbers[a:b].tobytes() + rounded[a:b].tobytes()).hexdigest()[:16]
-            for a, b in zip(starts, self.offsets[1:], strict=True)
+            hashlib.sha256(
+                self.numbers[a:b].tobytes() + rounded[a:b].tobytes() + self._cell_bytes(i)
+            ).hexdigest()[:16]
+            for i, (a, b) in enumerate(zip(starts, self.offsets[1:], strict=True))
         ]
+
+    def _cell_bytes(self, i: int) -> bytes:
+        """The periodic lattice vectors to 0.001 Å; nothing for a molecule."""
+        if self.cells is None or self.pbc is None or not self.pbc[i].any():
+            return b""
+        return (np.round(np.where(self.pbc[i][:, None], self.cells[i], 0.0), 3) + 0.0).tobytes()
 
 
 def _array(values: np.ndarray | None, dtype: type) -> np.ndarray | None:

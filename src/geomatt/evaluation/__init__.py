@@ -1,8 +1,8 @@
 """Errors of a model on data, and parity plots."""
 
 from geomatt.evaluation.evaluate_model import evaluate
-from geomatt.evaluation.plots import parity_plot
+from geomatt.evaluation.plots import calibration_plot, parity_plot
 from geomatt.evaluation.predictions import write_predictions
 from geomatt.evaluation.result import Errors, EvaluationResult
 
-__all__ = ["Errors", "EvaluationResult", "evaluate", "parity_plot", "write_predictions"]
+__all__ = ["Errors", "EvaluationResult", "calibration_plot", "evaluate", "parity_plot", "write_predictions"]

@@ -12,7 +12,7 @@ import numpy as np
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
-from geomatt.model import AnyPotential, load
+from geomatt.model import AnyPotential, Prediction, load
 from geomatt.model.files import fingerprint
 from geomatt.units import energy_unit
 
@@ -55,7 +55,7 @@ def evaluate(
         raise GeomAttError("There is no frame to evaluate.")
     predictions = potential.predict(
         data,
-        forces=data.forces is not None,
+        forces=data.forces is not None or data.stress is not None,
         batch_size=batch_size,
         progress=progress,
         check_domain=False,  # the labels show what extrapolation costs
@@ -69,7 +69,9 @@ def evaluate(
         trained_included=not exclude_trained,
         energies_spread=np.array([p.energy_spread for p in predictions]) if spread else None,
         forces_spread=_stack([p.forces_spread for p in predictions]) if spread else None,
+        stress=_stress(predictions, data),
         unit=report,
+        calibration=potential.calibration,
         provenance=_provenance(potential, dataset),
     )
 
@@ -77,6 +79,14 @@ def evaluate(
 def _stack(arrays: list[np.ndarray | None]) -> np.ndarray | None:
     there = [a for a in arrays if a is not None]
     return np.concatenate(there) if there else None
+
+
+def _stress(predictions: Sequence[Prediction], data: Dataset) -> np.ndarray | None:
+    """Predicted stress (n, 3, 3), nan where there is none; None for data without labels of it."""
+    if data.stress is None:
+        return None
+    unknown = np.full((3, 3), np.nan)
+    return np.array([unknown if p.stress is None else p.stress for p in predictions])
 
 
 def _provenance(potential: AnyPotential, dataset: Dataset) -> dict[str, Any]:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_output, require_writable
 from geomatt.data.structures import Dataset
+from geomatt.drawing import figure_path, new_figure, save_figure
 from geomatt.elements import SYMBOLS
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
+from geomatt.model.calibration import LEVELS
 from geomatt.units import from_ev
 
 # Distinguishable in grey and for most colour-blind readers.
@@ -31,47 +32,56 @@ MOST_POINTS = 20_000  # more points take longer and look the same
 
 def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: str | None = None) -> Path:
     """Draw predicted energies and forces against their labels, with the errors; returns the path."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    target = require_writable(Path(path))
-    if target.suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise GeomAttError(f"Cannot draw {target}: the name must end in .png, .pdf or .svg.")
+    target = figure_path(path)
     unit = unit or result.unit
     factor = from_ev(unit)
-    panels = [kind for kind in ("energy", "forces") if _has(result, kind)]
-    figure = Figure(figsize=(4.6 * len(panels), 4.5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
+    data, errors = result.data, result.overall.scaled(factor)
+    panels: list[tuple[str, str, Any, np.ndarray, np.ndarray, Any]] = []
+    if data.energies is not None:
+        # Total energies would need too many digits on the ticks.
+        mean = mean_of_composition(data)
+        energies = (data.energies - mean, result.energies - mean)
+        panels.append(("energy − mean", unit, (errors.energy_mae, errors.energy_rmse), *energies, None))
+    if data.forces is not None and result.forces is not None:
+        forces = (data.forces, result.forces)
+        mistakes = (errors.forces_mae, errors.forces_rmse)
+        panels.append(("force component", f"{unit}/Å", mistakes, *forces, data))
+    figure = new_figure(4.6 * len(panels), 4.5, dpi=150)
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
-    errors = result.overall.scaled(factor)
-    for axis, kind in zip(axes, panels, strict=True):
-        if kind == "energy":
-            assert result.data.energies is not None
-            # Total energies would need too many digits on the ticks.
-            mean = mean_of_composition(result.data)
-            true, predicted = (result.data.energies - mean) * factor, (result.energies - mean) * factor
+    for axis, (name, per, (mae, rmse), true, predicted, by_element) in zip(axes, panels, strict=True):
+        true, predicted = true * factor, predicted * factor
+        if by_element is None:
             _scatter(axis, true, predicted, "#2b59a8")
-            label, tail = f"energy − mean ({unit})", unit
-            mae, rmse = errors.energy_mae, errors.energy_rmse
         else:
-            assert result.data.forces is not None
-            assert result.forces is not None
-            true, predicted = result.data.forces * factor, result.forces * factor
-            _scatter_elements(axis, result, true, predicted)
-            label, tail = f"force component ({unit}/Å)", f"{unit}/Å"
-            mae, rmse = errors.forces_mae, errors.forces_rmse
+            _scatter_elements(axis, by_element, true, predicted)
         _frame(axis, true, predicted)
-        axis.set_xlabel(f"reference {label}")
-        axis.set_ylabel(f"predicted {label}")
-        text = f"MAE  {mae:.3g} {tail}\nRMSE {rmse:.3g} {tail}"
+        axis.set(xlabel=f"reference {name} ({per})", ylabel=f"predicted {name} ({per})")
+        text = f"MAE  {mae:.3g} {per}\nRMSE {rmse:.3g} {per}"
         axis.text(0.04, 0.96, text, transform=axis.transAxes, va="top", family="monospace", fontsize=9)
-    frames = f"{len(result.data)} frames"
+    frames = f"{len(data)} frames"
     if result.trained:
         frames += f" ({result.trained} trained on, {'included' if result.trained_included else 'left out'})"
     figure.suptitle(frames, fontsize=10, color="#555555")
-    with atomic_output(target) as temporary:
-        figure.savefig(temporary, format=target.suffix[1:].lower())
-    return target
+    return save_figure(figure, target)
+
+
+def calibration_plot(result: EvaluationResult, path: str | os.PathLike[str]) -> Path:
+    """Draw the share of errors below the error bars of a committee against the share that was asked for."""
+    target = figure_path(path)
+    if result.coverage is None:
+        raise GeomAttError("There is no calibration to draw: only committees of several members have one.")
+    figure = new_figure(4.2 * len(result.coverage), 4.2, dpi=150)
+    axes = figure.subplots(1, len(result.coverage), squeeze=False)[0]
+    for axis, (kind, shares) in zip(axes, result.coverage.items(), strict=True):
+        axis.plot([0, 1], [0, 1], color="#999999", linewidth=0.8, label="ideal")
+        axis.plot(LEVELS, shares["calibrated"], "o-", color="#2b59a8", markersize=3, label="calibrated")
+        axis.plot(LEVELS, shares["raw"], "s--", color="#d1495b", markersize=3, label="spread as it is")
+        axis.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", title=kind)
+        axis.set_xlabel("share of errors asked for")
+        axis.set_ylabel("share of errors below the error bar")
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.legend(frameon=False, fontsize=9)
+    return save_figure(figure, target)
 
 
 def mean_of_composition(data: Dataset) -> np.ndarray:
@@ -82,17 +92,12 @@ def mean_of_composition(data: Dataset) -> np.ndarray:
     return (np.bincount(which, weights=data.energies) / np.bincount(which))[which]
 
 
-def _has(result: EvaluationResult, kind: str) -> bool:
-    labels = result.data.energies if kind == "energy" else result.data.forces
-    return labels is not None and (kind == "energy" or result.forces is not None)
-
-
-def _scatter_elements(axis: Any, result: EvaluationResult, true: np.ndarray, predicted: np.ndarray) -> None:
+def _scatter_elements(axis: Any, data: Dataset, true: np.ndarray, predicted: np.ndarray) -> None:
     """Force components coloured by element, in random order so that no element covers the others."""
     from matplotlib.lines import Line2D
 
-    palette = {z: ELEMENT_COLOURS.get(z, "#7b2d8b") for z in result.data.elements}
-    colours = np.repeat(np.array([palette[int(z)] for z in result.data.numbers]), 3)
+    palette = {z: ELEMENT_COLOURS.get(z, "#7b2d8b") for z in data.elements}
+    colours = np.repeat(np.array([palette[int(z)] for z in data.numbers]), 3)
     order = np.random.default_rng(0).permutation(len(colours))
     _scatter(axis, true.reshape(-1)[order], predicted.reshape(-1)[order], colours[order])
     handles = [
@@ -110,7 +115,8 @@ def _scatter(axis: Any, true: np.ndarray, predicted: np.ndarray, colours: Any) -
 
 def _frame(axis: Any, true: np.ndarray, predicted: np.ndarray) -> None:
     """The same range on both axes, and the diagonal."""
-    low, high = min(true.min(), predicted.min()), max(true.max(), predicted.max())
+    both = np.stack([true, predicted])
+    low, high = np.nanmin(both), np.nanmax(both)
     margin = 0.05 * (high - low) or 1.0
     limits = (low - margin, high + margin)
     axis.plot(limits, limits, color="#999999", linewidth=0.8, zorder=0)

@@ -6,18 +6,27 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from geomatt.data.files import atomic_output
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
+from geomatt.model.calibration import Calibration
 from geomatt.model.potential import Prediction
+
+LEVEL = 0.9  # of error bars
 
 
 def write_predictions(
-    structures: Sequence[Structure], predictions: Sequence[Prediction], path: str | os.PathLike[str]
+    structures: Sequence[Structure],
+    predictions: Sequence[Prediction],
+    path: str | os.PathLike[str],
+    calibration: Calibration | None = None,
 ) -> Path:
     """Write structures with predicted energy, forces and atomic energies (`energies`), in eV and Å.
 
-    The spread of a committee is written as `energy_spread` and `forces_spread`. Other info of the structures
+    The spread of a committee is written as `energy_spread` and `forces_spread`, with a calibration also error
+    bars for nine of ten errors, `energy_error_90` and `forces_error_90`. Other info of the structures
     is kept; their labels are not.
     """
     try:
@@ -40,8 +49,14 @@ def write_predictions(
                 results["forces"] = prediction.forces
             if prediction.energy_spread is not None:
                 atoms.info["energy_spread"] = prediction.energy_spread
+                if calibration is not None:
+                    bar = calibration.energy.bar(np.array(prediction.energy_spread), LEVEL)
+                    atoms.info["energy_error_90"] = float(bar)
             if prediction.forces_spread is not None:
                 atoms.arrays["forces_spread"] = prediction.forces_spread
+                if calibration is not None and calibration.forces is not None:
+                    bar = calibration.forces.bar(prediction.forces_spread, LEVEL)
+                    atoms.arrays["forces_error_90"] = bar
             atoms.calc = SinglePointCalculator(atoms, **results)
             write(stream, atoms, format="extxyz")
     return target

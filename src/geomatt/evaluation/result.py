@@ -10,7 +10,11 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.elements import SYMBOLS, formula
+from geomatt.model.calibration import LEVELS, Calibration, Scale, force_errors
 from geomatt.units import from_ev
+
+# Entries of `Errors` that do not depend on the unit of energies.
+_FIXED = ("structures", "atoms", "stress_mae", "stress_rmse")
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,12 @@ class Errors:
     energy_per_atom_rmse: float | None = None
     forces_mae: float | None = None
     forces_rmse: float | None = None
+    stress_mae: float | None = None  # always eV/Å³
+    stress_rmse: float | None = None
 
     def scaled(self, factor: float) -> Errors:
         """The same errors in another unit."""
-        values = {
-            k: v if v is None or k in ("structures", "atoms") else v * factor for k, v in asdict(self).items()
-        }
+        values = {k: v if v is None or k in _FIXED else v * factor for k, v in asdict(self).items()}
         return Errors(**values)
 
 
@@ -48,7 +52,9 @@ class EvaluationResult:
     trained_included: bool = False
     energies_spread: np.ndarray | None = None  # (n,) of a committee
     forces_spread: np.ndarray | None = None  # (atoms,)
+    stress: np.ndarray | None = None  # (n, 3, 3) predicted, nan for structures without; None without labels
     unit: str = "eV"  # for reports
+    calibration: Calibration | None = None  # of the spread
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
@@ -85,10 +91,32 @@ class EvaluationResult:
         result = {"energy_mean": float(self.energies_spread.mean())}
         if self.forces is not None and self.data.forces is not None and self.forces_spread is not None:
             error = np.linalg.norm(self.forces - self.data.forces, axis=-1)
+            known = ~np.isnan(error)
+            error, spread = error[known], self.forces_spread[known]
             result["forces_mean"] = float(self.forces_spread.mean())
-            if min(np.ptp(error), np.ptp(self.forces_spread)) > 0:
-                result["forces_correlation"] = float(np.corrcoef(error, self.forces_spread)[0, 1])
+            if len(error) and min(np.ptp(error), np.ptp(spread)) > 0:
+                result["forces_correlation"] = float(np.corrcoef(error, spread)[0, 1])
         return result
+
+    @cached_property
+    def coverage(self) -> dict[str, dict[str, list[float]]] | None:
+        """Shares of errors below the error bars at each of LEVELS, of energies and of forces.
+
+        "calibrated" is what was asked for if the data is like the validation data; "raw" takes the spread as
+        the standard deviation of a normal distribution. None without a calibration.
+        """
+        if self.calibration is None or self.energies_spread is None:
+            return None
+        result = {}
+        if self.data.energies is not None:
+            error = np.abs(self.energies - self.data.energies)
+            result["energy"] = _shares(error, self.energies_spread, self.calibration.energy, freedom=1)
+        scale, spread = self.calibration.forces, self.forces_spread
+        if scale and spread is not None and self.forces is not None and self.data.forces is not None:
+            error = force_errors(self.forces, self.data.forces)
+            known = np.repeat(self.data.has_forces, self.data.sizes)
+            result["forces"] = _shares(error[known], spread[known], scale, freedom=3)
+        return result or None
 
     def to_dict(self, unit: str | None = None) -> dict[str, Any]:
         """Everything except the single predictions, ready for JSON; errors in `unit` and `unit`/Å."""
@@ -99,7 +127,8 @@ class EvaluationResult:
             return {name: asdict(errors.scaled(factor)) for name, errors in groups.items()}
 
         return {
-            "unit": {"energy": unit, "forces": f"{unit}/Ang"},
+            "unit": {"energy": unit, "forces": f"{unit}/Ang"}
+            | ({} if self.stress is None else {"stress": "eV/Ang^3"}),
             "structures": len(self.data),
             "trained_frames": {"count": self.trained, "included": self.trained_included},
             **table({"overall": self.overall}),
@@ -108,6 +137,9 @@ class EvaluationResult:
             "committee_spread": None
             if self.spread is None
             else {k: v if k.endswith("correlation") else v * factor for k, v in self.spread.items()},
+            "coverage": None
+            if self.coverage is None
+            else {"levels": list(LEVELS), "calibration_frames": self.calibration.frames, **self.coverage},  # type: ignore[union-attr]
             "provenance": self.provenance,
         }
 
@@ -121,7 +153,17 @@ class EvaluationResult:
     def _errors(self, chosen: np.ndarray) -> Errors:
         sizes = self.data.sizes[chosen]
         forces_mae, forces_rmse = self._force_errors(np.repeat(chosen, self.data.sizes))
-        errors = Errors(int(chosen.sum()), int(sizes.sum()), forces_mae=forces_mae, forces_rmse=forces_rmse)
+        stress_mae = stress_rmse = None
+        if self.stress is not None and self.data.stress is not None:
+            stress_mae, stress_rmse = _mae_rmse((self.stress - self.data.stress)[chosen])
+        errors = Errors(
+            int(chosen.sum()),
+            int(sizes.sum()),
+            forces_mae=forces_mae,
+            forces_rmse=forces_rmse,
+            stress_mae=stress_mae,
+            stress_rmse=stress_rmse,
+        )
         if self.data.energies is None:
             return errors
         difference = (self.energies - self.data.energies)[chosen]
@@ -141,5 +183,21 @@ class EvaluationResult:
         return _mae_rmse((self.forces - self.data.forces)[atoms])
 
 
-def _mae_rmse(error: np.ndarray) -> tuple[float, float]:
+def _shares(error: np.ndarray, spread: np.ndarray, scale: Scale, freedom: int) -> dict[str, list[float]]:
+    """Shares of errors below the calibrated error bars, and below those of a normal distribution."""
+    from scipy.stats import chi
+
+    # The spread of a force is the length of a vector with `freedom` components of equal width.
+    raw = [chi.ppf(level, freedom) / np.sqrt(freedom) for level in LEVELS]
+    return {
+        "calibrated": [float((error <= scale.bar(spread, level)).mean()) for level in LEVELS],
+        "raw": [float((error <= factor * spread).mean()) for factor in raw],
+    }
+
+
+def _mae_rmse(error: np.ndarray) -> tuple[float | None, float | None]:
+    """Of what is known; None if nothing is."""
+    error = error[~np.isnan(error)]
+    if not len(error):
+        return None, None
     return float(np.abs(error).mean()), float(np.sqrt(np.square(error).mean()))

@@ -45,25 +45,38 @@ class AutogradEngine(Engine):
             if gradient:
                 weights = {name: prepared[name].detach().requires_grad_() for name in self.names}
                 parameters |= weights
-            positions = batch.positions.detach().requires_grad_(forces)
-            atomic = self._atomic_energies(parameters, replace(batch, positions=positions), switch)
+            inputs = [batch.positions.detach().requires_grad_(forces)]
+            moved = replace(batch, positions=inputs[0])
+            if forces and batch.cell is not None:
+                inputs.append(torch.zeros_like(batch.cell).requires_grad_())
+                moved = strained(moved, inputs[1])
+            atomic = self._atomic_energies(parameters, moved, switch)
             energy = atomic.sum(-1)
-            found = None
+            found = stress = None
             if forces:
                 # A structure of one atom may not use its position: its force is zero.
-                (slope,) = torch.autograd.grad(
-                    energy.sum(), positions, create_graph=gradient, materialize_grads=True
+                slope, *virial = torch.autograd.grad(
+                    energy.sum(), inputs, create_graph=gradient, materialize_grads=True
                 )
                 found = -slope
+                if batch.cell is not None:
+                    stress = per_volume(virial[0], batch.cell)
         if not gradient:
-            return AutogradEvaluation(energy.detach(), atomic.detach(), found)
-        return AutogradEvaluation(energy, None, found, weights=weights)
+            return AutogradEvaluation(energy.detach(), atomic.detach(), found, stress)
+        return AutogradEvaluation(energy, None, found, stress, weights=weights)
 
-    def gradient(self, evaluation: AutogradEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: AutogradEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         outputs, slopes = [evaluation.energy], [by_energy]
-        if by_forces is not None and evaluation.forces is not None and evaluation.forces.requires_grad:
-            outputs.append(evaluation.forces)
-            slopes.append(by_forces)
+        for output, slope in ((evaluation.forces, by_forces), (evaluation.stress, by_stress)):
+            if slope is not None and output is not None and output.requires_grad:
+                outputs.append(output)
+                slopes.append(slope)
         weights = [evaluation.weights[name] for name in self.names]
         found = torch.autograd.grad(outputs, weights, slopes, allow_unused=True)
         flat = [
@@ -74,7 +87,8 @@ class AutogradEngine(Engine):
     def _atomic_energies(self, parameters: Parameters, batch: Batch, switch: Tensor | None) -> Tensor:
         """Atomic energies (M, B, N), of all members at once where the network allows it."""
         members = len(batch.numbers)
-        if members > 1 and self.network.vectorises and batch.cell is None:
+        plain = all(x is None for x in (batch.cell, batch.charge, batch.spin))
+        if members > 1 and self.network.vectorises and plain:
 
             def one(p: dict[str, Tensor], numbers: Tensor, positions: Tensor) -> Tensor:
                 result: Tensor = functional_call(self.network, p, (Batch(numbers, positions), switch))
@@ -90,3 +104,17 @@ class AutogradEngine(Engine):
             for m in range(members)
         ]
         return torch.stack(parts)
+
+
+def strained(batch: Batch, strain: Tensor) -> Batch:
+    """The batch with positions and cells r (1 + ε), for strains ε (..., B, 3, 3)."""
+    assert batch.cell is not None
+    positions, cell = batch.positions, batch.cell
+    return replace(batch, positions=positions + positions @ strain, cell=cell + cell @ strain)
+
+
+def per_volume(virial: Tensor, cell: Tensor) -> Tensor:
+    """Stress (..., 3, 3) from ∂E/∂ε: divided by the volume, nan for structures without one."""
+    volume = torch.linalg.det(cell).abs()[..., None, None]
+    there = volume > 0
+    return torch.where(there, virial / torch.where(there, volume, 1.0), torch.nan)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
+from geomatt.model.calibration import Calibration
 from geomatt.model.domain import Limits
 from geomatt.model.potential import AnyPotential, Output, Potential, with_walls
 
@@ -18,6 +19,7 @@ class Committee(AnyPotential):
     """Potentials of one system. Attention is the mean of each matrix over the members."""
 
     members: list[Potential]
+    calibration: Calibration | None = None  # of its spread, from validation data
 
     def __post_init__(self) -> None:
         if not self.members:

@@ -21,8 +21,10 @@ from torch import Tensor
 
 from geomatt.data.files import atomic_write, write_error
 from geomatt.errors import GeomAttError
+from geomatt.model.calibration import Calibration
 from geomatt.model.committee import Committee
 from geomatt.model.domain import Domain
+from geomatt.model.memory import weight_bytes
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
@@ -103,6 +105,12 @@ def load_bytes(
             f"{path} has a damaged description ({type(error).__name__}: {error}). "
             "Use a fresh copy of the file."
         ) from error
+    held = sum(value.numel() * value.element_size() for value in tensors.values())
+    if (described := weight_bytes(network_type, config, stored)) > 2 * held + 1e6:  # before it is allocated
+        raise GeomAttError(
+            f"{path} does not fit its own description: that needs {described / 1e6:,.0f} MB of weights, and "
+            f"{held / 1e6:,.1f} MB are there. Use a fresh copy of the file."
+        )
     with torch.random.fork_rng(devices=[]):  # loading must not advance the caller's random state
         network = network_type(config, stored)
     _fill(network, tensors, path)
@@ -209,12 +217,18 @@ def _load_directory(
             f"{', '.join(unfinished)} in {directory} hold no model.safetensors yet. "
             "`resume` the run to finish it, or name single members."
         )
-    return Committee([load_file(m / "model.safetensors", device, dtype) for m in members])
+    loaded = [load_file(m / "model.safetensors", device, dtype) for m in members]
+    return Committee(loaded, Calibration.read(directory, loaded))
 
 
 def _read_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        if path.exists() and not path.is_file():
+            raise GeomAttError(f"{path} is not a regular file.")  # a pipe or device may never end
+        with open(path, "rb") as stream:
+            start = stream.read(9)
+            _require_safetensors(start, path)  # a large file of another kind is not read
+            return start + stream.read()
     except FileNotFoundError as error:
         hint = (
             f" No model of that name ships with this version. {unknown_name_hint()}"
@@ -226,18 +240,31 @@ def _read_bytes(path: Path) -> bytes:
         raise GeomAttError(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def _header(content: bytes, path: Path) -> dict[str, Any]:
-    """The description in a file's header; each kind of invalid file has its own error message."""
-    foreign = GeomAttError(
+def _foreign(path: Path) -> GeomAttError:
+    return GeomAttError(
         f"{path} is not a safetensors file. geomatt reads its own model files only; turn a checkpoint of the "
         "authors' code (params.pt) into one with: geomatt import-authors DIR OUT --help"
     )
-    truncated = GeomAttError(f"{path} is truncated: it ends too early. Copy or download it again.")
-    if len(content) < 9:
-        raise truncated
-    length = int.from_bytes(content[:8], "little")
-    if content[8:9] != b"{" or length > 100_000_000:  # the limit of the safetensors format
-        raise foreign
+
+
+def _truncated(path: Path) -> GeomAttError:
+    return GeomAttError(f"{path} is truncated: it ends too early. Copy or download it again.")
+
+
+def _require_safetensors(start: bytes, path: Path) -> int:
+    """The length of the header from the first nine bytes of a file."""
+    if len(start) < 9:
+        raise _truncated(path)
+    length = int.from_bytes(start[:8], "little")
+    if start[8:9] != b"{" or length > 100_000_000:  # the limit of the safetensors format
+        raise _foreign(path)
+    return length
+
+
+def _header(content: bytes, path: Path) -> dict[str, Any]:
+    """The description in a file's header; each kind of invalid file has its own error message."""
+    length = _require_safetensors(content[:9], path)
+    foreign, truncated = _foreign(path), _truncated(path)
     if 8 + length > len(content):
         raise truncated
     try:

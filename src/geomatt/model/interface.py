@@ -29,14 +29,28 @@ Parameters = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
+class ImagePairs(Generic[Matrix]):
+    """Attention between atoms i and images of atoms j, shifted by lattice vectors."""
+
+    i: Matrix  # (P,)
+    j: Matrix  # (P,)
+    shift: Matrix  # (P, 3)
+    value: Matrix  # (P,)
+
+
+@dataclass(frozen=True)
 class AttentionRecord(Generic[Matrix]):
-    """Attention coefficients of one order, layer and head: (B, N, N), or (N, N) for one structure."""
+    """Attention coefficients of one order, layer and head: (B, N, N), or (N, N) for one structure.
+
+    In cells coefficients are summed over images; a network may add those of each image.
+    """
 
     order: int  # k, the number of bodies a coefficient describes
     layer: int
     head: int
     matrix: Matrix
     name: str = ""  # replaces the default label
+    images: Any = None  # of a batch a list with `ImagePairs` of each structure, or of one structure these
 
     @property
     def label(self) -> str:
@@ -44,9 +58,9 @@ class AttentionRecord(Generic[Matrix]):
         head = f" head {self.head + 1}" if self.head else ""
         return self.name or f"k={self.order} layer {self.layer + 1}{head}"
 
-    def with_matrix(self, matrix: Any) -> AttentionRecord[Any]:
+    def with_matrix(self, matrix: Any, images: Any = None) -> AttentionRecord[Any]:
         """The same record with other coefficients."""
-        return dataclasses.replace(self, matrix=matrix)
+        return dataclasses.replace(self, matrix=matrix, images=images)
 
 
 @dataclass(frozen=True)
@@ -120,6 +134,11 @@ class Network(nn.Module, ABC):
         Only a network with a radius may be used on periodic cells.
         """
         return None
+
+    @property
+    def uses_electrons(self) -> bool:
+        """True if energies depend on the total charge and the number of unpaired electrons."""
+        return False
 
     def engine(self, name: str = "auto") -> Engine:
         """The fastest engine for networks of this configuration, or the one called `name`."""
@@ -228,10 +247,12 @@ class Engine(ABC):
         """
 
     @abstractmethod
-    def gradient(self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None, by_stress: Tensor | None = None
+    ) -> Tensor:
         """Gradient of a loss (M, n) in the order of the network's parameters.
 
-        From ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3).
+        From ∂loss/∂E (M, B), ∂loss/∂F (M, B, N, 3) and, of evaluations with stress, ∂loss/∂σ (M, B, 3, 3).
         """
 
     def setup_pending(self) -> bool:

@@ -35,6 +35,14 @@ def require_memory(network: type[Network], config: NetworkConfig, dtype: torch.d
         )
 
 
+def free_memory(device: torch.device) -> int:
+    """Bytes that torch can still use on a device."""
+    if device.type != "cuda":
+        return available_memory()
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept
+
+
 def available_memory() -> int:
     """Bytes of memory that are free, or all there are where the system does not tell."""
     try:

@@ -15,7 +15,10 @@ from geomatt.errors import GeomAttError
 
 @dataclass(frozen=True)
 class Normalisation:
-    """E = shift + Σ_i reference[z_i] + scale · Σ_i ε_i, with ε_i the network's atomic energies (eV)."""
+    """E = shift + Σ_i reference[z_i] + scale · Σ_i ε_i, with ε_i the network's atomic energies (eV).
+
+    Without a shift energies are extensive.
+    """
 
     shift: float = 0.0
     scale: float = 1.0
@@ -24,35 +27,40 @@ class Normalisation:
 
     @classmethod
     def fit(
-        cls, data: Dataset, reference: dict[int, float] | None = None, scale_by: str = "energy"
+        cls,
+        data: Dataset,
+        reference: dict[int, float] | None = None,
+        scale_by: str = "energy",
+        extensive: bool = False,
     ) -> Normalisation:
         """As in the paper for one composition (mean and standard deviation of the energies).
 
-        A mix of compositions gets reference energies per element by least squares, unless they are given.
-        The scale is the standard deviation of what is left of the energies, or with `scale_by` "forces" the
-        root mean square of the force components times 1 Å.
+        A mix of compositions gets reference energies per element by least squares, unless they are given. If
+        energies must be `extensive`, so does one composition: every atom has the same share of the mean,
+        since energies of one composition do not tell more. The scale is the standard deviation of what is
+        left of the energies, or with `scale_by` "forces" the root mean square of the force components
+        times 1 Å.
         """
         if data.energies is None:
             raise GeomAttError("The training data has no energies, so there is nothing to normalise by.")
+        counts, shift, composition = data.composition().astype(np.float64), 0.0, {}
         if reference is None and data.single_composition:
-            shift, rest = float(data.energies.mean()), data.energies - data.energies.mean()
-            reference = {}
-            composition = {z: int(n) for z, n in zip(data.elements, data.composition()[0], strict=True)}
-        else:
-            counts = data.composition().astype(np.float64)
-            if reference is None:
-                solution = np.linalg.lstsq(counts, data.energies, rcond=None)[0]
-                reference = {z: float(e) for z, e in zip(data.elements, solution, strict=True)}
-            missing = [z for z in data.elements if z not in reference]
-            if missing:
-                raise GeomAttError(f"No reference energy was given for atomic numbers {missing}.")
-            rest = data.energies - counts @ np.array([reference[z] for z in data.elements])
-            shift, composition = 0.0, {}
-        scale = float(np.std(rest))
-        if scale_by == "forces" and data.forces is not None:
-            scale = float(np.sqrt(np.mean(data.forces**2)))
+            composition = {z: int(n) for z, n in zip(data.elements, counts[0], strict=True)}
+            mean = float(data.energies.mean())
+            if extensive:
+                reference = dict.fromkeys(data.elements, mean / counts[0].sum())
+            else:
+                shift, reference = mean, {}
+        elif reference is None:
+            solution = np.linalg.lstsq(counts, data.energies, rcond=None)[0]
+            reference = {z: float(e) for z, e in zip(data.elements, solution, strict=True)}
+        elif missing := [z for z in data.elements if z not in reference]:
+            raise GeomAttError(f"No reference energy was given for atomic numbers {missing}.")
+        rest = data.energies - shift - counts @ np.array([reference.get(z, 0.0) for z in data.elements])
+        rms = _rms(data.forces)
+        scale = rms if scale_by == "forces" and data.forces is not None else float(np.std(rest))
         if not scale > 1e-9:  # one frame, or identical energies: fall back to the forces, then to 1 eV
-            scale = float(np.sqrt(np.mean(data.forces**2))) if data.forces is not None else 0.0
+            scale = rms
         return cls(shift, scale if scale > 1e-9 else 1.0, reference, composition)
 
     def offset(self, numbers: Tensor) -> Tensor:
@@ -86,3 +94,9 @@ class Normalisation:
             {int(z): float(e) for z, e in values["reference"].items()},
             {int(z): int(n) for z, n in values.get("composition", {}).items()},
         )
+
+
+def _rms(forces: np.ndarray | None) -> float:
+    """Root mean square of the components that are known; 0 without any."""
+    known = None if forces is None else forces[~np.isnan(forces)]
+    return float(np.sqrt(np.mean(known**2))) if known is not None and len(known) else 0.0

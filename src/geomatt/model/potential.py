@@ -18,6 +18,7 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
+from geomatt.model.calibration import Calibration
 from geomatt.model.domain import WARNING, Domain, Limits, WallResult
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
@@ -58,6 +59,7 @@ class AnyPotential(ABC):
 
     members: list[Potential]
     record: dict[str, Any]
+    calibration: Calibration | None = None  # of the spread of a committee
 
     @abstractmethod
     def evaluate(
@@ -83,6 +85,11 @@ class AnyPotential(ABC):
     def elements(self) -> tuple[int, ...]:
         """Atomic numbers every member knows."""
         return tuple(sorted(set.intersection(*(set(m.network.config.elements) for m in self.members))))
+
+    @property
+    def uses_electrons(self) -> bool:
+        """True if the total charge and the number of unpaired electrons matter."""
+        return any(m.network.uses_electrons for m in self.members)
 
     @property
     def trained_frames(self) -> set[str]:
@@ -195,11 +202,18 @@ class AnyPotential(ABC):
         composition = self.members[0].normalisation.composition
         return bool(composition) and dict(Counter(structure.numbers.tolist())) != composition
 
+    def _copies(self, structure: Structure) -> bool:
+        """True for several of the one molecule the model was trained on, if its energies are extensive."""
+        first, counts = self.members[0].normalisation, Counter(structure.numbers.tolist())
+        ratios = {counts[z] / n for z, n in first.composition.items()}
+        same = set(counts) == set(first.composition) and len(ratios) == 1
+        return bool(first.reference) and same and ratios.pop().is_integer()
+
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""
         first = self.members[0]
         found, composition = [], first.normalisation.composition
-        if composition and self.other_composition(structure):
+        if composition and self.other_composition(structure) and not self._copies(structure):
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
@@ -207,9 +221,9 @@ class AnyPotential(ABC):
             )
         if forces and first.record.get("settings", {}).get("energy_only"):
             found.append("This model was trained on energies alone: its forces were never compared with any.")
-        if structure.charge:
+        if structure.charge and not first.network.uses_electrons:
             found.append("The model does not use charges: the charge of the structure is ignored.")
-        if structure.multiplicity not in (None, 1):
+        if structure.multiplicity not in (None, 1) and not first.network.uses_electrons:
             found.append("The model does not use spins: the multiplicity of the structure is ignored.")
         return found
 
@@ -328,13 +342,15 @@ def _split(output: Output, sizes: list[int]) -> list[Prediction]:
     energy_spread, forces_spread = _array(output.energy_spread), _array(output.forces_spread)
     records = None
     if output.attention is not None:
-        records = [r.with_matrix(r.matrix.cpu().numpy()) for r in output.attention]
+        records = [r.with_matrix(r.matrix.cpu().numpy(), r.images) for r in output.attention]
     return [
         Prediction(
             float(energy[b]),
             atomic[b, :n],
             None if forces is None else forces[b, :n],
-            None if records is None else [r.with_matrix(r.matrix[b, :n, :n]) for r in records],
+            None
+            if records is None
+            else [r.with_matrix(r.matrix[b, :n, :n], r.images and r.images[b]) for r in records],
             None if stress is None or np.isnan(stress[b]).any() else stress[b],
             None if energy_spread is None else float(energy_spread[b]),
             None if forces_spread is None else forces_spread[b, :n],

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from geomatt.errors import GeomAttError
-
-
-def setting(default: Any, help: str, **metadata: Any) -> Any:
-    """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row."""
-    return field(default=default, metadata={"help": help, **metadata})
+from geomatt.settings import setting as setting
 
 
 @dataclass(frozen=True)

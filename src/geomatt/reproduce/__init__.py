@@ -9,7 +9,8 @@ from __future__ import annotations
 import importlib
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce.frame import Experiment, ExperimentSettings, draw_figures, run_experiment, silent
+from geomatt.progress import silent
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, draw_figures, run_experiment
 
 __all__ = ["NAMES", "Experiment", "ExperimentSettings", "draw_figures", "get", "run_experiment", "silent"]
 

@@ -29,7 +29,7 @@ UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frame
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
 
-class Bonds(Experiment):
+class BondsExperiment(Experiment):
     """Average precision and AUROC of |α| for covalent bonds, with inverse distance as the control."""
 
     name = "bonds"
@@ -109,18 +109,23 @@ class Bonds(Experiment):
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
-        from geomatt.reproduce.bonds_figures import curves_figure, matrices_figure
+        from geomatt.reproduce.bonds_figures import curves_figure, matrices_figure, transfer_figure
 
-        drawings = [
-            Drawing(
-                f"bonds-{name.replace(' → ', '-to-')}",
-                f"{name}: |α| (both directions averaged, no diagonal) of the lowest-energy frame, with 1 / "
-                f"distance and the covalent bonds; darker is stronger, blue frames are bonds, AP is the mean "
-                f"over {item['frames']} frames.",
-                partial(matrices_figure, name, item, [2] if "→" in name else None),
+        drawings = []
+        for name, item in result["scored"].items():
+            caption = (
+                "|α| (both directions averaged, no diagonal) of the lowest-energy frame, with 1 / distance "
+                "and the covalent bonds; darker is stronger, blue frames are bonds, AP is the mean over "
+                f"{item['frames']} frames."
             )
-            for name, item in result["scored"].items()
-        ]
+            base, arrow, target = name.partition(" → ")
+            draw = partial(matrices_figure, name, item)
+            if arrow:
+                caption = f"{name}, the same model on both molecules: {caption}"
+                draw = partial(transfer_figure, {base: result["scored"][base], target: item})
+            else:
+                caption = f"{name}: {caption}"
+            drawings.append(Drawing(f"bonds-{name.replace(' → ', '-to-')}", caption, draw))
         caption = (
             "α of order 2 as a function of distance, one line per layer; ticks at the bottom mark the "
             "lengths of bonds (dark) and the distances of other pairs (light) in the lowest-energy frame."
@@ -308,4 +313,4 @@ def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> R
     )
 
 
-EXPERIMENT = Bonds()
+EXPERIMENT = BondsExperiment()

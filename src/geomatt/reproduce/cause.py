@@ -18,18 +18,15 @@ from geomatt.analysis import (
     BY_DISTANCE,
     BY_EFFECT,
     DELETED,
-    FAINT,
-    SERIES,
     Faithfulness,
     faithfulness,
-    new_figure,
     untrained_networks,
 )
-from geomatt.data import Dataset, Structure
-from geomatt.errors import GeomAttError
-from geomatt.model import Potential, fingerprint, load
+from geomatt.data import Structure
+from geomatt.drawing import FAINT, SERIES, new_figure
+from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, described, load_md17
+from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.units import ENERGY_IN_EV
@@ -58,7 +55,7 @@ class Cause(Experiment):
         missing: dict[str, int] = {}
         for kind in ("fast",) if settings.quick else KINDS:
             for molecule, dataset in data.items():
-                model = _model(settings, molecule, kind)
+                model = md17_model(settings, molecule, kind)
                 name = f"{kind}-{molecule}"
                 inputs = {
                     "model": None if model is None else fingerprint(model),
@@ -71,7 +68,7 @@ class Cause(Experiment):
                 found = None if model is None else pieces.find(name, inputs)
                 wanted = settings.wants(kind) and not settings.out_of_time
                 if found is None and model is not None and wanted:
-                    chosen = _unseen(model, dataset, frames, settings.seed)
+                    chosen = unseen_frames(model, dataset, frames, settings.seed)
                     model.to(settings.device)
                     with progress(f"switching pairs off: {name}", frames + untrained) as advance:
                         compute = _computation(model, chosen, untrained, advance)
@@ -146,24 +143,6 @@ class Cause(Experiment):
                 f"each pair alone is {correlation:.2f} for attention and {distance:.2f} for inverse distance."
             )
         return " ".join(sentences) or "Not run yet."
-
-
-def _model(settings: ExperimentSettings, molecule: str, kind: str) -> Potential | None:
-    """The model of a molecule: from the folder of models, or the one that ships; None if there is none."""
-    if settings.models is not None:
-        path = settings.models / "md17" / f"{molecule}-{kind}.safetensors"
-        return load(path).members[0] if path.is_file() else None
-    try:
-        return load(f"md17/{molecule}:{kind}").members[0]
-    except GeomAttError:
-        return None
-
-
-def _unseen(model: Potential, dataset: Dataset, count: int, seed: int) -> list[Structure]:
-    seen = model.trained_frames
-    unseen = [i for i, h in enumerate(dataset.frame_hashes()) if h not in seen]
-    chosen = np.random.default_rng(seed).choice(unseen, count, replace=False)
-    return [dataset[int(i)] for i in chosen]
 
 
 def _computation(

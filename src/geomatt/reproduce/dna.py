@@ -2,56 +2,34 @@
 
 from __future__ import annotations
 
-import csv
-import math
-import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from geomatt.data import Dataset, Split, random_split
-from geomatt.evaluation import evaluate
-from geomatt.model import load, new_network
-from geomatt.reproduce.budget import CHECKPOINT, train_jobs
-from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, score, strongest
-from geomatt.reproduce.frame import (
-    Drawing,
-    Experiment,
-    ExperimentSettings,
-    Pieces,
-    ProgressBar,
-    provenance,
-)  # fmt: skip
+from geomatt.data import random_split
+from geomatt.model import new_network
+from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, strongest
+from geomatt.reproduce.dna_models import (
+    DATA,
+    FULL,
+    QUICK,
+    RECIPES,
+    SPLITS,
+    control_inputs,
+    dna_config,
+    dna_inputs,
+    plan,
+    scored_frames,
+    segment_split,
+    segments,
+    trained,
+)
+from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.inputs import described, load_or_embedded
-from geomatt.reproduce.md17 import UNIT, WEIGHTING
-from geomatt.reproduce.published import ERRORS, NOT_RUN, left_table
+from geomatt.reproduce.published import ERRORS, NOT_RUN, errors_of, left_table, pair
 from geomatt.reproduce.table import ResultTable
-from geomatt.training import Job, TrainConfig, resolve
-
-DATA = "gfn2/cg-cg"
-SPLITS = {"random": "random frames", "segments": "a trajectory never seen"}
-
-
-@dataclass(frozen=True)
-class DnaSize:
-    """How large the experiment is."""
-
-    train: int
-    validation: int
-    test: int
-    batch: int
-    epochs: Mapping[str, int]
-    scored: int  # frames whose attention is scored
-    untrained: int = 20  # networks with random weights, as a control
-    network: Mapping[str, Any] = field(default_factory=dict)  # settings other than the paper's
-
-
-# 15,000 frames as in the paper: of seven segments five train, one validates, one tests.
-FULL = DnaSize(12_500, 2_500, 2_500, 32, {"paper": 1000, "fast": 60}, 500)
-QUICK = DnaSize(24, 8, 16, 8, {"paper": 2, "fast": 2}, 8, untrained=3)
+from geomatt.training import Job
 
 
 class Dna(Experiment):
@@ -61,7 +39,7 @@ class Dna(Experiment):
         "The paper trains on a C-G dimer of 58 atoms and finds covalent and hydrogen bonds in its attention. "
         "Here: errors on random frames and on a trajectory never seen; average precision for both bonds."
     )
-    parts: ClassVar[tuple[str, ...]] = ("paper", "fast")
+    parts: ClassVar[tuple[str, ...]] = (*RECIPES, *(f"{recipe}-seeds" for recipe in RECIPES))
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         size = QUICK if settings.quick else FULL
@@ -70,35 +48,36 @@ class Dna(Experiment):
         about = described(dataset)
         splits = {
             "random": random_split(len(dataset), size.train, size.validation, size.test, settings.seed),
-            "segments": segment_split(_segments(dataset), size.train, size.validation, size.test),
+            "segments": segment_split(segments(dataset), size.train, size.validation, size.test),
         }
         pieces = Pieces(settings, self.name)
-        configs = {recipe: dna_config(settings, size, recipe, name) for recipe in self.parts}
         work = settings.work("dna-stand-in" if stand_in else "dna")
         rows: dict[str, dict[str, Any]] = {}
-        for recipe, config in configs.items():
-            jobs = {k: Job(dataset, split, config, work / f"{recipe}-{k}") for k, split in splits.items()}
-            inputs = {k: dna_inputs(config, about, k, size) for k in jobs}
-            found = {k: pieces.find(f"{k}-{recipe}", inputs[k]) for k in jobs}
-            finished = all(value and value["epochs"] >= config.epochs for value in found.values())
-            if settings.wants(recipe) and not finished and not settings.out_of_time:
-                title = f"dna, {recipe} recipe, {len(jobs)} models"
-                ended = train_jobs(settings, progress, title, list(jobs.values())) is not None
-                for kind, job in jobs.items():
-                    if (job.folder / "model.safetensors").is_file():
-                        value, seconds = _measure(settings, progress, job, size, len(jobs))
-                        made = provenance(settings, seconds)
-                        found[kind] = pieces.put(f"{kind}-{recipe}", inputs[kind], value, made)
-                    if ended:
-                        (job.folder / CHECKPOINT).unlink(missing_ok=True)
-            if any(found.values()):
-                rows[recipe] = {kind: value for kind, value in found.items() if value}
+        seeds: dict[str, list[Any]] = {}
+        missing: dict[str, int] = {}
+        for part, models in plan(size.seeds).items():
+            jobs = {}
+            for model in models:
+                config = dna_config(settings, size, model.recipe, name, model.seed)
+                job = Job(dataset, splits[model.split], config, work / model.folder)
+                jobs[model] = job, dna_inputs(config, about, model.split, size)
+            found = trained(settings, progress, pieces, part, jobs, size)
+            missing[part] = sum(
+                not found[m] or found[m]["epochs"] < j.config.epochs for m, (j, _) in jobs.items()
+            )
+            for model, value in found.items():
+                if value and model.seed:
+                    small = {k: v for k, v in value.items() if k not in ("matrices", "bonds")}
+                    seeds.setdefault(model.recipe, []).append({"seed": model.seed, **small})
+                elif value:
+                    rows.setdefault(model.recipe, {})[model.split] = value
+        configs = {recipe: dna_config(settings, size, recipe, name) for recipe in RECIPES}
         recipes = {recipe: config.to_dict() for recipe, config in configs.items()}
         config = configs["paper"]
         network = new_network(config.model, dict(config.network), tuple(dataset.elements))
         with progress("untrained networks", size.untrained) as advance:
-            asked = {**dna_inputs(config, about, "random", size), "untrained": size.untrained}
-            scored = _scored(dataset, splits["random"], size)
+            asked = control_inputs(config, about, size)
+            scored = scored_frames(dataset, splits["random"], size)
             control = pieces.get(
                 "controls", asked, lambda: controls(network, scored, dataset, size.untrained, advance)
             )
@@ -111,13 +90,15 @@ class Dna(Experiment):
                 "segments": "whole trajectories of the file: the last tests, the one before it validates",
             },
             "rows": rows,
+            "seeds": seeds,
+            "missing": missing,
             "controls": control,
             "pieces": pieces.made,
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         rows, lines = result["rows"], []
-        for recipe in self.parts:
+        for recipe in RECIPES:
             for kind, label in SPLITS.items():
                 value = rows.get(recipe, {}).get(kind)
                 numbers = [NOT_RUN] * 4
@@ -135,11 +116,11 @@ class Dna(Experiment):
             labels=2,
         )
         precision = [_precision_table(r, v, result["controls"]) for r, v in _random(result).items()]
-        missing = {r: len(SPLITS) - _finished(result, r) for r in self.parts}
         return [
             errors,
+            _seeds_table(result),
             *precision,
-            left_table(missing, "geomatt reproduce dna --part {} --device cuda --data DIR"),
+            left_table(result["missing"], "geomatt reproduce dna --part {} --device cuda --data DIR"),
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
@@ -166,94 +147,35 @@ class Dna(Experiment):
         return "\n".join(sentences) if _random(result) else "Not run yet."
 
 
-def segment_split(segments: np.ndarray, train: int, validation: int, test: int) -> Split:
-    """Whole trajectories: the last tests, the one before it validates, the others train, evenly thinned."""
-    names = np.unique(segments)
-    parts = (np.isin(segments, names[:-2]), segments == names[-2], segments == names[-1])
-    chosen = []
-    for mask, size in zip(parts, (train, validation, test), strict=True):
-        rows = np.flatnonzero(mask)
-        chosen.append(rows[np.linspace(0, len(rows) - 1, min(size, len(rows))).astype(int)])
-    return Split(chosen[0], chosen[1], chosen[2], "segments")
-
-
-def _segments(dataset: Dataset) -> np.ndarray:
-    """The number of the independent trajectory of each frame; seven equal parts if the file does not say."""
-    path = Path(dataset.origin["path"])
-    if path.is_file():
-        with np.load(path, allow_pickle=False) as file:
-            if "segment" in file.files:
-                return np.asarray(file["segment"], dtype=np.int64)
-    return np.arange(len(dataset)) * 7 // len(dataset)
-
-
-def dna_config(settings: ExperimentSettings, size: DnaSize, recipe: str, data: str) -> TrainConfig:
-    given = {
-        "data": data,
-        "recipe": recipe,
-        "epochs": size.epochs[recipe],
-        "batch": size.batch,
-        "weighting": WEIGHTING[recipe],
-        "patience": 0,
-        "seed": settings.seed,
-        "device": settings.device,
-        "report_unit": UNIT,
-        "network": dict(size.network),
-    }
-    return resolve(given)
-
-
-def dna_inputs(config: TrainConfig, about: Mapping[str, Any], split: str, size: DnaSize) -> dict[str, Any]:
-    """Everything the numbers of a model depend on, except how far its training has come."""
-    settings = config.to_dict()
-    settings.pop("device")
-    sizes = [size.train, size.validation, size.test, size.scored]
-    return {"settings": settings, "data": about["fingerprint"], "split": split, "sizes": sizes}
-
-
-def _scored(dataset: Dataset, split: Split, size: DnaSize) -> Dataset:
-    """The test frames whose attention is scored."""
-    return dataset.select(split.test[np.linspace(0, len(split.test) - 1, size.scored).astype(int)])
-
-
-def _measure(
-    settings: ExperimentSettings, progress: ProgressBar, job: Job, size: DnaSize, together: int
-) -> tuple[dict[str, Any], float]:
-    """Errors and attention of a model as far as it is trained, and the seconds this took with training."""
-    started = time.monotonic()
-    model = load(job.folder).members[0].to(settings.device)
-    with open(job.folder / "history.csv", encoding="utf-8", newline="") as file:
-        history = list(csv.DictReader(file))
-    curve = [float(row["val_force_mae_eV"] or math.inf) for row in history]
-    seconds = float(history[-1]["seconds"]) / together
-    batch = 128 if settings.device.startswith("cuda") else 16
-    errors = evaluate(model, job.dataset, indices=job.split.test, unit=UNIT, batch_size=batch).to_dict()
-    scored = _scored(job.dataset, job.split, size)
-    with progress(f"attention, {job.folder.name}", len(scored)) as advance:
-        found = score(model.network, scored, job.dataset, advance)
-    value = {
-        "energy_mae": errors["overall"]["energy_mae"],
-        "force_mae": errors["overall"]["forces_mae"],
-        "test_frames": errors["structures"],
-        "epochs": len(history),
-        "best_epoch": model.record["best_epoch"],
-        "late_gain": 1.0 - min(curve) / min(curve[: max(1, int(0.8 * len(curve)))]),
-        "training_seconds": seconds,
-        "training_hardware": model.record["hardware"],
-        **found,
-    }
-    return value, seconds + time.monotonic() - started
-
-
 def _random(result: Mapping[str, Any]) -> dict[str, Any]:
     """The models trained on random frames, as in the paper, by recipe."""
     return {recipe: row["random"] for recipe, row in result["rows"].items() if "random" in row}
 
 
-def _finished(result: Mapping[str, Any], recipe: str) -> int:
-    """Models of a recipe that have done all their epochs."""
-    epochs = result["settings"][recipe]["epochs"]
-    return sum(value["epochs"] >= epochs for value in result["rows"].get(recipe, {}).values())
+def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
+    """Errors and the best matrices of the models that differ by the seed of their weights."""
+    lines = []
+    for recipe, value in _random(result).items():
+        for model in [{"seed": 0, **value}, *result["seeds"].get(recipe, [])]:
+            best = [strongest(model["precision"], kind) for kind in KINDS]
+            lines.append(
+                [
+                    recipe,
+                    str(model["seed"]),
+                    pair(errors_of(model)),
+                    str(model["epochs"]),
+                    *(f"{ap:.2f} ({label})" for label, ap in best),
+                ]
+            )
+    return ResultTable(
+        "dna-seeds",
+        "Seeds of the weights",
+        ["recipe", "seed", "energy / force MAE", "epochs", *KINDS.values()],
+        lines,
+        "Trained on the same random frames. Average precision of the best matrix for each kind of bond, and "
+        "which matrix it is.",
+        labels=2,
+    )
 
 
 def _stand_in_note(result: Mapping[str, Any]) -> str:

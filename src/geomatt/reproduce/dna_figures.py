@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, colour_bar, draw_atoms, flat_view, frame_cells, new_figure
+from geomatt.analysis import draw_atoms, flat_view
+from geomatt.drawing import FAINT, INK, SERIES, colour_bar, frame_cells, new_figure
 from geomatt.reproduce.dna_attention import CONTROL, GUANINE, HYDROGEN_BONDS, KINDS, PAIR, decode, strongest
 from geomatt.reproduce.frame import Drawing
 

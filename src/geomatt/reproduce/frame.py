@@ -12,18 +12,15 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
+from geomatt.progress import ProgressBar as ProgressBar
 from geomatt.reproduce.table import ResultTable
-
-# Opens a progress bar with a description and a number of steps; yields the function that advances it.
-ProgressBar = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 DEFAULT_OUT = Path("runs/reproduce")
 
@@ -141,7 +138,7 @@ class Pieces:
         """The piece `name` if it was computed from the same `inputs`, else None."""
         path = self._path(name)
         stored = read_json(path) if path.exists() else {}
-        if stored.get("inputs") != self._key(inputs):
+        if not same_inputs(stored.get("inputs"), self._key(inputs)):
             return None
         self.made[name] = stored["made"]
         return stored["value"]
@@ -161,6 +158,16 @@ class Pieces:
     def _path(self, name: str) -> Path:
         label = self.settings.label(self.experiment)
         return self.settings.out / "pieces" / label / f"{name.replace('/', '-')}.json"
+
+
+def same_inputs(stored: Any, asked: Any) -> bool:
+    """True if a piece has the inputs asked for; settings added later count only where they are set."""
+    if not isinstance(stored, dict) or not isinstance(asked, dict):
+        return bool(stored == asked)
+    added = set(asked) - set(stored)
+    return not set(stored) - set(asked) and all(
+        not value if name in added else same_inputs(stored[name], value) for name, value in asked.items()
+    )
 
 
 def run_experiment(
@@ -191,7 +198,7 @@ def draw_figures(
     experiment: Experiment, result: Mapping[str, Any], folder: Path, kinds: Sequence[str] = ("png",)
 ) -> list[Figure]:
     """Draw the figures of a result into `folder`, in each of the formats `kinds` (png, pdf, svg)."""
-    from geomatt.analysis import save_figure, style
+    from geomatt.drawing import save_figure, style
 
     figures = []
     for drawing in experiment.drawings(result):
@@ -216,12 +223,6 @@ def provenance(settings: ExperimentSettings, seconds: float) -> dict[str, Any]:
         "geomatt": geomatt.__version__,
         "torch": str(torch.__version__),
     }
-
-
-@contextmanager
-def silent(description: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A `ProgressBar` that shows nothing."""
-    yield lambda done: None
 
 
 def read_json(path: Path) -> dict[str, Any]:

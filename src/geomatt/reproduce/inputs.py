@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from geomatt.data import Dataset, find_entry, read, sha256
+import numpy as np
+
+from geomatt.data import Dataset, Structure, find_entry, frame_list, locate, read, sha256
 from geomatt.errors import GeomAttError
+from geomatt.model import Potential, load
 from geomatt.reproduce.frame import ExperimentSettings
 
 # The molecules of the paper's tables, in their order.
@@ -22,8 +26,58 @@ STAND_IN = (
 MADE = {"gfn2/cg-cg": "python scripts/make_dimer.py --out {} (in the repository; 1.5 hours on one core)"}
 
 
+# What `described` says about the frames of a data set with a list.
+LISTED = "those of the committed results"
+
+
 def load_data(settings: ExperimentSettings, name: str) -> Dataset:
-    """The data set `name`, such as md17/aspirin or gfn2/cg-cg."""
+    """The data set `name`, such as md17/aspirin or gfn2/cg-cg; of MD17 the listed frames."""
+    dataset, note = listed_frames(_load(settings, name), name)
+    if note and not settings.quick:
+        warnings.warn(note, stacklevel=2)
+    return dataset
+
+
+def listed_frames(dataset: Dataset, name: str) -> tuple[Dataset, str]:
+    """The frames of `dataset` that the committed results were measured on, in their order.
+
+    The second value says which frames do not match. A listed frame that is not found is replaced by the one
+    with its number, so that all others keep their place in the splits; if fewer than half are found, the data
+    set is used as it is.
+    """
+    listed = frame_list(name)
+    if listed is None:
+        return dataset, ""
+    rows = listed.find(dataset)
+    missing = np.flatnonzero(rows < 0)
+    note, frames = "", LISTED
+    if len(missing):
+        note = (
+            f"{len(missing)} of the {len(listed)} frames of {name} that our results were measured on are not "
+            f"in this file (first: number {listed.numbers[missing[0]]} of the public file). "
+        )
+        by_number = (listed.numbers[missing] < len(dataset)).all()
+        if 2 * len(missing) < len(listed) and by_number:
+            rows[missing] = listed.numbers[missing]
+            note += "The frames with their numbers are used instead: results may differ slightly from ours."
+            frames = f"{LISTED}, except {len(missing)}"
+        else:
+            note += "All frames of the file are used: training and test frames differ from ours."
+            frames, rows = "not those of the committed results", np.arange(len(dataset))
+    chosen = dataset.select(rows)
+    chosen.origin = {**dataset.origin, "frames": frames}
+    return chosen, note
+
+
+def frames_note(result: Mapping[str, Any]) -> str:
+    """A sentence on the frames of a result on MD17, for the note of its table."""
+    other = [n for n, d in result["data"].items() if d.get("frames", LISTED) != LISTED]
+    if not other:
+        return "Frames: the listed ones, which are the same with every copy of MD17."
+    return f"Frames of {', '.join(other)}: not (all) those of our results."
+
+
+def _load(settings: ExperimentSettings, name: str) -> Dataset:
     if settings.data is not None:
         return read(find_file(settings.data, name))
     entry = find_entry(name)
@@ -48,9 +102,50 @@ def load_or_embedded(
 
 
 def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
-    """The eight molecules, or for a quick run without them the embedded ethanol and True."""
-    found, stand_in = load_or_embedded(settings, [f"md17/{m}" for m in MD17], "embedded/ethanol")
+    """Those of the eight molecules whose data are there, or for a quick run without any the embedded ethanol.
+
+    The second value is True for the embedded data.
+    """
+    there = [m for m in MD17 if _is_there(settings, f"md17/{m}")] or list(MD17)
+    found, stand_in = load_or_embedded(settings, [f"md17/{m}" for m in there], "embedded/ethanol")
+    missing = [f"md17/{m}" for m in MD17 if m not in there]
+    if missing and not settings.quick:
+        warnings.warn(
+            f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} left out: there are no data. "
+            f"Download them with: geomatt data get {missing[0]}",
+            stacklevel=2,
+        )
     return {name.rpartition("/")[2]: dataset for name, dataset in found.items()}, stand_in
+
+
+def md17_model(settings: ExperimentSettings, molecule: str, kind: str = "paper") -> Potential | None:
+    """The model of a molecule from the folder of models, or the one that ships; None if there is none."""
+    if settings.models is not None:
+        suffix = "" if kind == "paper" else f"-{kind}"
+        path = settings.models / "md17" / f"{molecule}{suffix}.safetensors"
+        return load(path).members[0] if path.is_file() else None
+    try:
+        return load(f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")).members[0]
+    except GeomAttError:
+        return None
+
+
+def unseen_frames(model: Potential, dataset: Dataset, count: int, seed: int) -> list[Structure]:
+    """Frames at random that the model was neither trained nor validated on."""
+    seen = model.trained_frames
+    unseen = [i for i, h in enumerate(dataset.frame_hashes()) if h not in seen]
+    return [dataset[int(i)] for i in np.random.default_rng(seed).choice(unseen, count, replace=False)]
+
+
+def _is_there(settings: ExperimentSettings, name: str) -> bool:
+    """True if the data set can be read without a download."""
+    if settings.data is None:
+        return locate(name) is not None
+    try:
+        find_file(settings.data, name)
+    except GeomAttError:
+        return False
+    return True
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -78,9 +173,11 @@ def described(dataset: Dataset) -> dict[str, Any]:
     """What a result records about its data: enough to recognise them, nothing about the user's folders."""
     path = Path(dataset.origin.get("path", ""))
     file = {"file": path.name, "sha256": sha256(path)} if path.is_file() else {}
+    frames = {"frames": dataset.origin["frames"]} if "frames" in dataset.origin else {}
     return {
         "name": dataset.name,
         "structures": len(dataset),
+        **frames,
         "fingerprint": dataset.fingerprint(),
         **file,
     }

@@ -17,10 +17,10 @@ import numpy as np
 
 from geomatt.data import Split, fold_splits
 from geomatt.evaluation import evaluate
-from geomatt.model import Potential, load, save
+from geomatt.model import Normalisation, Potential, load, new_network, save
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import described, load_md17
+from geomatt.reproduce.inputs import LISTED, MD17, described, load_md17
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 UNIT = "kcal/mol"
@@ -43,6 +43,7 @@ SCHNET: dict[str, Any] = {
 }
 # With 1000 epochs the validation loss of aspirin is lowest after 600, when steps are still large.
 SCHNET_EPOCHS = {"aspirin": 500, "ethanol": 1000}
+UNTRAINED = "untrained"  # a base with random weights: the control of a transfer
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,13 @@ class Md17Size:
     # It decides how many sizes share a program at the price of padding.
     overhead: float = 1300.0
     network: Mapping[str, Any] = field(default_factory=dict)  # settings other than the paper's
+    seeds: int = 3  # and draws of frames, where the tables ask for several
 
 
-FULL = Md17Size(1000, FOLDS, {"paper": 2000, "fast": 1500, "transfer": 1000}, None)
-QUICK = Md17Size(50, 2, {"paper": 4, "fast": 4, "schnet": 2, "transfer": 3}, 40, overhead=0.0)
+FULL = Md17Size(1000, FOLDS, {"paper": 2000, "fast": 1500, "schnet-all": 500, "transfer": 1000}, None)
+QUICK = Md17Size(
+    50, 2, {"paper": 4, "fast": 4, "schnet": 2, "schnet-all": 2, "transfer": 3}, 40, overhead=0.0, seeds=1
+)
 
 
 @dataclass(frozen=True)
@@ -70,26 +74,35 @@ class Member:
     molecule: str
     fold: int = 0
     orders: tuple[int, ...] = PAPER_ORDERS
-    recipe: str = "paper"  # paper, fast, or schnet
+    recipe: str = "paper"  # paper, fast, schnet (own number of epochs), schnet-all (the same for all)
     weighting: str | None = None  # of the loss, if not that of the recipe
-    base: str | None = None  # the molecule of the model to start from; only the readout is trained
+    base: str | None = None  # the molecule of the model to start from, or UNTRAINED; trains the readout only
+    seed: int = 0  # of weights and order of the data
+    draw: int = 0  # of the frames to train and validate on
 
     @property
     def name(self) -> str:
+        again = f"-seed{self.seed}" * bool(self.seed) + f"-draw{self.draw}" * bool(self.draw)
         if self.base is not None:
-            return f"transfer-{self.base}-{self.molecule}"
-        if self.recipe == "schnet":
-            return f"schnet-{self.molecule}"
+            return f"transfer-{self.base}-{self.molecule}{again}"
+        if self.is_schnet:
+            return f"{self.recipe}-{self.molecule}{again}"
         weighting = "" if self.weighting is None else f"-{self.weighting}-loss"
         orders = "".join(map(str, self.orders))
-        return f"{orders}-{self.recipe}{weighting}-fold{self.fold}-{self.molecule}"
+        return f"{orders}-{self.recipe}{weighting}-fold{self.fold}-{self.molecule}{again}"
+
+    @property
+    def is_schnet(self) -> bool:
+        return self.recipe.startswith("schnet")
 
     @property
     def model_file(self) -> str | None:
         """Path of its model below `models/`; None if the model is not kept."""
+        if self.seed or self.draw or self.base == UNTRAINED or self.is_schnet:
+            return None
         if self.base is not None:
             return f"transfer/{self.base}-{self.molecule}.safetensors"
-        if (self.orders, self.fold, self.weighting) != (PAPER_ORDERS, 0, None) or self.recipe == "schnet":
+        if (self.orders, self.fold, self.weighting) != (PAPER_ORDERS, 0, None):
             return None
         return f"md17/{self.molecule}{'' if self.recipe == 'paper' else f'-{self.recipe}'}.safetensors"
 
@@ -101,7 +114,7 @@ class Member:
     @property
     def program(self) -> tuple[Any, ...]:
         """Members with the same value can be trained side by side."""
-        alone = self.molecule if self.recipe == "schnet" else None  # has its own number of epochs
+        alone = self.name if self.is_schnet else None  # a batch of SchNets is no faster than one by one
         return self.orders, self.recipe, self.weighting, bool(self.base), alone
 
 
@@ -127,26 +140,26 @@ class Md17Study:
             "data": f"{'embedded' if self.stand_in else 'md17'}/{member.molecule}",
             "folds": FOLDS,
             "member": member.fold,
-            "split_seed": self.settings.seed,
-            "seed": self.settings.seed,
+            "split_seed": self.settings.seed + member.draw,
+            "seed": self.settings.seed + member.seed,
             "device": self.settings.device,
             "report_unit": UNIT,
         }
-        if member.recipe == "schnet":
-            epochs = self.size.epochs.get("schnet") or SCHNET_EPOCHS[member.molecule]
+        if member.is_schnet:
+            epochs = self.size.epochs.get(member.recipe) or SCHNET_EPOCHS[member.molecule]
             return TrainConfig(**given, epochs=epochs, **SCHNET)
         given |= {
             "recipe": member.recipe,
             "epochs": self.size.epochs["transfer" if member.base else member.recipe],
             "weighting": member.weighting or WEIGHTING[member.recipe],
-            "base": f"md17/{member.base}" if member.base else None,
+            "base": None if member.base is None else _base_name(member.base),
             "network": {"orders": member.orders, **self.size.network},
         }
         return resolve(given)
 
     def split(self, member: Member) -> Split:
         count = len(self.data[member.molecule])
-        split = fold_splits(count, self.size.points, FOLDS, self.settings.seed)[member.fold]
+        split = fold_splits(count, self.size.points, FOLDS, self.settings.seed + member.draw)[member.fold]
         if self.size.test is None:
             return split
         rows = np.linspace(0, len(split.test) - 1, self.size.test).astype(int)
@@ -156,7 +169,7 @@ class Md17Study:
         """Everything the numbers of a member depend on."""
         settings = self.config(member).to_dict()
         settings.pop("device")
-        base = self.inputs(Member(member.base)) if member.base else None
+        base = self.inputs(Member(member.base)) if member.base not in (None, UNTRAINED) else member.base
         fingerprint = self.described[member.molecule]["fingerprint"]
         size = {"points": self.size.points, "test": self.size.test}
         return {"settings": settings, "data": fingerprint, "base": base, **size}
@@ -177,6 +190,14 @@ class Md17Study:
             "pieces": self.pieces.made,
         }
 
+    def chosen(self, part: str, members: Sequence[Member]) -> list[Member]:
+        """Those members of a part that were asked for: `parts` names parts of the work and molecules."""
+        asked = set(self.settings.parts)
+        molecules, kinds = asked & set(MD17), asked - set(MD17)
+        if kinds and part not in kinds:
+            return []
+        return [member for member in members if not molecules or member.molecule in molecules]
+
     def results(self, members: Iterable[Member]) -> dict[Member, dict[str, Any]]:
         """The numbers of those members that are finished."""
         found = {member: self.pieces.find(member.name, self.inputs(member)) for member in members}
@@ -193,6 +214,33 @@ class Md17Study:
         assert path is not None
         return load(path if path.is_file() or self.settings.quick else f"md17/{molecule}").members[0]
 
+    def ships(self, molecule: str) -> bool:
+        """True if a shipped model was trained on the frames that this study would train it on."""
+        ours = self.described[molecule].get("frames") == LISTED
+        return ours and not self.settings.quick and self.settings.seed == 0
+
+    def scratch(self, molecule: str) -> dict[str, Any] | None:
+        """Errors of the model of a molecule, fold 0, paper recipe: trained here, or the one that ships."""
+        member = Member(molecule)
+        found: dict[str, Any] | None = self.results([member]).get(member)
+        if found is None and self.ships(molecule):
+            inputs = {**self.inputs(member), "model": "shipped"}
+            found = self.pieces.get(
+                f"shipped-{molecule}",
+                inputs,
+                lambda: self.errors(self.model(molecule), molecule, self.split(member)),
+            )
+        return found
+
+    def _base(self, member: Member) -> Potential | None:
+        """The model whose features a member keeps."""
+        if member.base == UNTRAINED:
+            config = self.config(member)
+            elements = tuple(self.data[member.molecule].elements)
+            network = new_network(config.model, dict(config.network), elements, seed=config.seed)
+            return Potential(network, Normalisation())
+        return None if member.base is None else self.model(member.base)
+
     def train(self, members: Sequence[Member]) -> None:
         """Train those members that are missing, until the deadline."""
         done = self.results(members)
@@ -208,7 +256,7 @@ class Md17Study:
                 self._train_group([alike[i] for i in group])
 
     def _train_group(self, group: list[Member]) -> None:
-        bases = [self.model(m.base) if m.base else None for m in group]
+        bases = [self._base(m) for m in group]
         work = self.settings.work("md17")
         jobs = [
             Job(self.data[m.molecule], self.split(m), self.config(m), work / m.name, base)
@@ -255,6 +303,10 @@ class Md17Study:
         overall = found.to_dict()["overall"]
         errors = {f"{n}_{e}": overall[f"{o}_{e}"] for n, o in KINDS.items() for e in ("mae", "rmse")}
         return {**errors, "frames": len(found.data), "left_out": found.trained}
+
+
+def _base_name(base: str) -> str:
+    return base if base == UNTRAINED else f"md17/{base}"
 
 
 def groups(atoms: Sequence[int], overhead: float) -> list[list[int]]:

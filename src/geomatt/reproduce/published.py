@@ -61,9 +61,20 @@ def spread(folds: Sequence[Mapping[str, Any]] | None, error: str) -> str:
     return f"{mean(values):.2f}" + (f" ± {pstdev(values):.2f}" if len(values) > 1 else "")
 
 
+def spread_pair(values: Sequence[Mapping[str, Any]] | None) -> str:
+    """Mean energy and force error over several models in one cell, with standard deviations."""
+    return NOT_RUN if not values else " / ".join(spread(values, error) for error in ERRORS)
+
+
 def means(folds: Sequence[Mapping[str, Any]] | None) -> ErrorPair | None:
     """Mean errors over folds."""
     return column_mean([errors_of(fold) for fold in folds or ()])
+
+
+def tested_on(values: Iterable[Mapping[str, Any]]) -> str:
+    """On how many frames results were tested, in words."""
+    counts = "–".join(map(str, sorted({value["frames"] for value in values}))) or "no"
+    return f"on {counts} frames that were not trained or validated on"
 
 
 def errors_of(value: Mapping[str, Any] | None) -> ErrorPair | None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, flat_view, new_figure
+from geomatt.analysis import flat_view
+from geomatt.drawing import FAINT, INK, SERIES, new_figure
 
 SHOWN = ("2body_dojo", "3body_fig1a_circle", "3body_fig1b_generic", "4body_nonchiral_milad")
 COLOURS = (SERIES[1], SERIES[0])  # of the two shapes

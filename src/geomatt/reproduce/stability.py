@@ -14,11 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from geomatt.data import Dataset, Structure
-from geomatt.errors import GeomAttError
-from geomatt.model import Potential, fingerprint, load
+from geomatt.data import Dataset
+from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import STAND_IN, described, load_md17
+from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.simulation import (
@@ -54,7 +53,7 @@ class Stability(Experiment):
         rows: dict[str, Any] = {}
         missing: dict[str, int] = {}
         for kind in ("fast",) if settings.quick else KINDS:
-            models = {m: model for m in data if (model := _model(settings, m, kind)) is not None}
+            models = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
             for walls in WALLS:
                 for ensemble, ps in length.items():
                     name = f"{kind}-{walls}-{ensemble}"
@@ -115,18 +114,6 @@ def _wants(settings: ExperimentSettings, part: str) -> bool:
     return True
 
 
-def _model(settings: ExperimentSettings, molecule: str, kind: str) -> Potential | None:
-    """The model of a molecule: from the folder of models, or the one that ships."""
-    suffix = "" if kind == "paper" else f"-{kind}"
-    if settings.models is not None:
-        path = settings.models / "md17" / f"{molecule}{suffix}.safetensors"
-        return load(path).members[0] if path.is_file() else None
-    try:
-        return load(f"md17/{molecule}" + (f":{kind}" if suffix else "")).members[0]
-    except GeomAttError:
-        return None
-
-
 def _config(ensemble: str) -> DynamicsConfig:
     if ensemble == "nve":
         return DynamicsConfig(ensemble="nve", temperature_K=300.0)
@@ -174,10 +161,7 @@ def _group(
     molecule: str, model: Potential, frames: Dataset, settings: ExperimentSettings, walls: bool
 ) -> Group:
     """Five replicas of a molecule, from frames the model has not seen."""
-    seen = model.trained_frames
-    unseen = [i for i, h in enumerate(frames.frame_hashes()) if h not in seen]
-    chosen = np.random.default_rng(settings.seed).choice(unseen, SEEDS, replace=False)
-    starts: list[Structure] = [frames[int(i)] for i in chosen]
+    starts = unseen_frames(model, frames, SEEDS, settings.seed)
     replicas = [
         Replica.of(start, seed, model.domain, walls=walls, name=molecule) for seed, start in enumerate(starts)
     ]

@@ -12,36 +12,56 @@ from geomatt.reproduce.published import NOT_RUN
 from geomatt.reproduce.table import ResultTable
 
 SPACINGS = [0.2, 0.1, 0.05, 0.025]
+DISTANCES = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5]  # Å, where the overlap in space is compared with that along d
+APART = (12.0, 24.0)  # Å, between two molecules
+NAMES = {
+    "geometric": "geometric, equal atoms",
+    "geometric-different": "geometric, different atoms",
+    "plain": "softmax, equal atoms",
+    "bare": "inner product, different atoms",
+}
 
 
 class Theory(Experiment):
     """What can be derived by hand, checked with the network's own code."""
 
     name = "theory"
-    title = "Theory: overlaps, distances and symmetries (Figs. 1 and 2, appendices)"
+    title = "Theory: overlaps, operators, range and symmetries (Figs. 1, 2 and 4, appendices)"
     description = (
-        "Attention as overlap of atomic functions: the sum compared with the integral it approximates, "
-        "attention of three atoms written out, a diatomic molecule with and without geometry, and symmetries."
+        "Attention as overlap of atomic functions and as operators on the atoms: the sum compared with the "
+        "integrals it stands for, attention of three atoms written out, products of operators, a diatomic "
+        "molecule with and without geometry, the range of trained attention, and symmetries."
     )
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         from geomatt.reproduce import theory_measures as measures
+        from geomatt.reproduce.theory_operators import operators
+        from geomatt.reproduce.theory_range import MODEL, range_curves, two_molecules
 
         frames = ethanol()
         assert frames.energies is not None
         lowest = int(frames.energies.argmin())
-        samples, steps = (20, 100) if settings.quick else (1000, 3000)
+        structure, about = frames[lowest], {"data": frames.fingerprint(), "frame": lowest}
+        samples, steps = (20, 60) if settings.quick else (1000, 3000)
         pieces, seed = Pieces(settings, self.name), settings.seed
         shared = {"gamma": measures.GAMMA, "d_max": measures.D_MAX, "morse": measures.MORSE}
-        with progress("a diatomic molecule", 2 * steps) as advance:
+        kinds = list(measures.DIATOMIC)
+        with progress("a diatomic molecule", len(kinds) * steps) as advance:
             work: dict[str, tuple[dict[str, Any], Callable[[], Any]]] = {
                 "riemann": ({"spacings": SPACINGS}, lambda: measures.riemann(SPACINGS)),
+                "dimensions": ({"distances": DISTANCES}, lambda: measures.dimensions(DISTANCES)),
                 "three_atoms": ({"samples": samples}, lambda: measures.three_atoms(samples, seed)),
-                "diatomic": ({"steps": steps}, lambda: measures.diatomic(steps, seed, advance)),
-                "symmetries": (
-                    {"data": frames.fingerprint(), "frame": lowest},
-                    lambda: measures.symmetries(frames[lowest], seed),
+                "operators": (about, lambda: operators(measures.random_network(seed), structure)),
+                "diatomic": (
+                    {"steps": steps, "kinds": kinds},
+                    lambda: measures.diatomic(steps, seed, advance),
                 ),
+                "range": ({"model": MODEL}, range_curves),
+                "separated": (
+                    {**about, "apart": APART},
+                    lambda: two_molecules(structure, "md17/ethanol", APART),
+                ),
+                "symmetries": (about, lambda: measures.symmetries(structure, seed)),
             }
             found = {n: pieces.get(n, {**shared, **own}, compute) for n, (own, compute) in work.items()}
         return {
@@ -60,7 +80,6 @@ class Theory(Experiment):
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         diatomic, three, riemann = result["diatomic"], result["three_atoms"], result["riemann"]
-        names = {"geometric": "geometric, k=2", "plain": "plain self-attention"}
         return [
             ResultTable(
                 "theory-riemann",
@@ -74,6 +93,8 @@ class Theory(Experiment):
                 f"Q = K = 1, no bias, γ = {result['settings']['gamma']:g} Å⁻²; the integral is at most "
                 f"{max(riemann['integral']):.2f}. The paper uses Δd = 0.05 Å.",
             ),
+            _dimensions_table(result["dimensions"], result["settings"]["gamma"]),
+            _operators_table(result["operators"]),
             ResultTable(
                 "theory-three-atoms",
                 "Three atoms: dependence of α_ij on the third",
@@ -94,10 +115,13 @@ class Theory(Experiment):
                         f"{diatomic[name]['alpha_range']:.3g}",
                         _number(diatomic[name]["correlation"], ".3f"),
                     ]
-                    for name, label in names.items()
+                    for name, label in NAMES.items()
                 ],
-                "Morse curve of the hydrogen molecule, 0.5 to 3 Å; same embedding and readout in both.",
+                "Morse curve of the hydrogen molecule, 0.5 to 3 Å; same embedding and readout in all. "
+                "Geometric: k=2. Softmax and inner product: of features; the bare inner product of two "
+                "different atoms is that of the paper's appendix B.",
             ),
+            _range_table(result["range"], result["separated"]),
             ResultTable(
                 "theory-symmetries",
                 "Symmetry errors",
@@ -118,44 +142,138 @@ class Theory(Experiment):
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
-        from geomatt.reproduce.theory_figures import diatomic_figure, overlap_figure
+        from geomatt.reproduce.theory_figures import diatomic_figure, overlap_figure, range_figure
+        from geomatt.reproduce.theory_schemes import network_scheme, operator_scheme
 
         return [
             Drawing(
                 "theory-overlap",
                 "Left: three atoms as a density, one Gaussian each. Middle: the discretised atomic functions "
                 "Φ̂ of an atom at distance 0 and at d = 0.5 Å on the grid, and their product, whose sum is "
-                "the overlap. Right: this sum for several grids, and the integral.",
+                "the overlap. Right: this sum for several grids, the integral along the distance, and the "
+                "integral in space, divided by π/2γ.",
                 lambda: overlap_figure(result),
             ),
             Drawing(
+                "theory-operators",
+                "Attention of order k as a product of k − 1 operators on the atoms. F_f(i,j) is the overlap "
+                "of channel f between two atoms; a product sums over all atoms between them, so order k "
+                "collects all paths of k − 1 steps from i to j. The operator A acts on the features of all "
+                "atoms.",
+                operator_scheme,
+            ),
+            Drawing(
+                "theory-network",
+                "The network. Streams of orders 2, 3 and 4 start from the same embedding; the operators A of "
+                "every layer follow from the positions alone; the readout is the only nonlinear part.",
+                network_scheme,
+            ),
+            Drawing(
                 "theory-diatomic",
-                "A diatomic molecule. Left: the energy and both fits. Right: the attention between the two "
-                "atoms, geometric (follows the energy) and plain (independent of the distance), and the "
-                "energy, scaled.",
+                "A diatomic molecule. Left: the energy and the fits. Right: the attention between the two "
+                "atoms, geometric (follows the energy) and of features (independent of the distance), and "
+                "the energy, scaled.",
                 lambda: diatomic_figure(result),
+            ),
+            Drawing(
+                "theory-range",
+                f"α^(2) of the trained model {result['range']['model']}, one line per layer; dashed: the end "
+                "of the grid of distances, d_max. Right: the same beyond 3 Å, enlarged.",
+                lambda: range_figure(result),
             ),
         ]
 
     def summary(self, result: Mapping[str, Any]) -> str:
-        geometric, plain = result["diatomic"]["geometric"], result["diatomic"]["plain"]
+        diatomic, reach, separated = result["diatomic"], result["range"], result["separated"]
+        geometric = diatomic["geometric"]
         paper = next(r for r in result["riemann"]["rows"] if r["spacing"] == 0.05)
+        far = [row["ratio"] for row in result["dimensions"]["rows"] if row["distance"] >= 1.0]
+        operator = max(max(r["alpha_error"], r["stream_error"]) for r in result["operators"]["rows"])
         found = [value for row in result["symmetries"][:4] for value in row["float64"].values()]
         worst = max(value for value in found if value is not None)
         return "\n".join(
             [
                 f"- With the paper's Δd = 0.05 Å the sum is within {paper['worst_beyond']:.0e} of the "
-                f"integral at all distances between atoms; its error of up to {paper['worst']:.3f} near "
-                "d = 0 is half of the first term.",
-                f"- The three-atom identity holds to {result['three_atoms']['relative_error']:.0e}. α^(2) "
-                "does not depend on the third atom; α^(3) does.",
+                f"integral along d at all distances between atoms; its error of up to {paper['worst']:.3f} "
+                "near d = 0 is half of the first term.",
+                f"- The overlap in space is {min(far):.4f} to {max(far):.4f} Å² times that along d from 1 Å "
+                "on: a constant factor, which the weights absorb. Closer than 0.5 Å the two differ.",
+                f"- The three-atom identity holds to {result['three_atoms']['relative_error']:.0e}, products "
+                f"of operators to {operator:.0e}. α^(2) does not depend on the third atom; α^(3) does.",
                 f"- Geometric attention fits E(d) to {geometric['mae_meV']:.1f} meV, and its α follows the "
                 f"energy (correlation {geometric['correlation']:.2f}; the readout may reverse the sign); "
-                "plain self-attention has the same value at every distance and an error of "
-                f"{plain['mae_meV']:.0f} meV.",
+                "attention of features, as a softmax or as the bare inner product, has the same value at "
+                f"every distance and an error of {diatomic['plain']['mae_meV']:.0f} and "
+                f"{diatomic['bare']['mae_meV']:.0f} meV.",
+                f"- α^(2) of the trained {reach['model']} is constant from {reach['constant_from']:.2f} Å "
+                f"on, and not zero: the interval of {reach['d_max']:g} Å is no cutoff, all pairs take part, "
+                f"but distances beyond it are not distinguished. That concerns {reach['pairs_beyond']} of "
+                f"the {reach['pairs']} pairs of atoms. Two molecules {separated['apart'][0]:g} Å apart "
+                "exert no force on each other.",
                 f"- Rotation, translation, reflection and permutation hold to {worst:.0e} in float64.",
             ]
         )
+
+
+def _dimensions_table(found: Mapping[str, Any], gamma: float) -> ResultTable:
+    return ResultTable(
+        "theory-dimensions",
+        "The overlap in space and along the distance",
+        ["d (Å)", "in space (Å³)", "summed over points", "along d (Å)", "ratio (Å²)"],
+        [
+            [f"{row['distance']:g}"]
+            + [f"{row[key]:.3e}" for key in ("space", "summed", "along")]
+            + [f"{row['ratio']:.4f}"]
+            for row in found["rows"]
+        ],
+        "In space: ∫ exp(−γ|r|²) exp(−γ|r − R|²) d³r = (π/2γ)^(3/2) exp(−γ d²/2), |R| = d, also as a sum "
+        "over points 0.02 Å apart. Along d: the integral of one variable from 0 to d_max that the sum over "
+        f"the grid approximates. γ = {gamma:g} Å⁻²; π/2γ = {found['factor']:.4f} Å².",
+    )
+
+
+def _operators_table(found: Mapping[str, Any]) -> ResultTable:
+    return ResultTable(
+        "theory-operators",
+        "Operators",
+        ["order", "operators in a product", "error of α", "error of a stream", "largest |α_ij − α_ji|"],
+        [
+            [
+                f"k={row['order']}",
+                str(row["operators"]),
+                *(f"{row[key]:.0e}" for key in ("alpha_error", "stream_error")),
+                f"{row['asymmetry']:.2g}",
+            ]
+            for row in found["rows"]
+        ],
+        "Products of matrices written out, compared with the network: ethanol, random weights, float64; "
+        "relative to the largest entry.",
+    )
+
+
+def _range_table(found: Mapping[str, Any], separated: Mapping[str, Any]) -> ResultTable:
+    return ResultTable(
+        "theory-range",
+        f"α^(2) of {found['model']} by distance",
+        ["layer", "largest |α| (d ≥ 0.8 Å)", "α at d_max", "α at 12 Å", "constant from (Å)"],
+        [
+            [
+                str(i + 1),
+                f"{layer['largest']:.4f}",
+                f"{layer['at_d_max']:+.4f}",
+                f"{layer['far']:+.4f}",
+                f"{layer['constant_from']:.2f}",
+            ]
+            for i, layer in enumerate(found["layers"])
+        ],
+        f"Constant: within 1e-6 of the largest value. {found['pairs_beyond_d_max']} of {found['pairs']} "
+        f"pairs of atoms are on average farther apart than d_max, {found['pairs_beyond']} than "
+        f"{found['constant_from']:.2f} Å. Two ethanol molecules {separated['apart'][0]:g} and "
+        f"{separated['apart'][1]:g} Å apart ({separated['model']}): the energies differ by "
+        f"{separated['energy_change']:.0e}, the net force is {separated['net_force']:.0e}, and the energy is "
+        f"{separated['beyond_additive']:+.2f} more than twice that of one molecule (in standard deviations "
+        "of the training energies): the constant part is not size-extensive.",
+    )
 
 
 def _number(value: float | None, form: str) -> str:

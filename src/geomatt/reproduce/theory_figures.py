@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import FAINT, INK, SERIES, new_figure
+from geomatt.drawing import FAINT, INK, SERIES, new_figure
 
 ATOMS = np.array([[0.0, 0.0], [0.96, 0.0], [-0.24, 0.93]])  # the shape of water, Å
 SHOWN_DISTANCE = 0.5
@@ -20,7 +20,7 @@ def overlap_figure(result: Mapping[str, Any]) -> Any:
     density, functions, sums = figure.subplots(1, 3, width_ratios=[1.0, 1.3, 1.3])
     _draw_density(density, gamma)
     _draw_functions(functions, gamma)
-    _draw_sums(sums, result["riemann"])
+    _draw_sums(sums, result["riemann"], gamma)
     return figure
 
 
@@ -50,7 +50,7 @@ def _draw_functions(axis: Any, gamma: float) -> None:
     _open(axis)
 
 
-def _draw_sums(axis: Any, riemann: Mapping[str, Any]) -> None:
+def _draw_sums(axis: Any, riemann: Mapping[str, Any], gamma: float) -> None:
     d = np.array(riemann["distance"])
     near = d <= 1.0
     for (spacing, sums), colour in zip(riemann["curves"].items(), SERIES[1:], strict=False):
@@ -58,6 +58,8 @@ def _draw_sums(axis: Any, riemann: Mapping[str, Any]) -> None:
     axis.plot(
         d[near], np.array(riemann["integral"])[near], color=INK, lw=1.6, label="integral", ls=(0, (4, 1.5))
     )
+    space = np.sqrt(np.pi / (2 * gamma)) * np.exp(-gamma * d[near] ** 2 / 2)
+    axis.plot(d[near], space, color=FAINT, lw=1.1, label=r"in space / ($\pi/2\gamma$)", ls=(0, (1, 1)))
     axis.set(xlabel="distance $d$ (Å)", title="overlap of two atoms")
     axis.legend(fontsize=7)
     _open(axis)
@@ -71,10 +73,16 @@ def diatomic_figure(result: Mapping[str, Any]) -> Any:
     left, right = figure.subplots(1, 2)
     wide = {"color": FAINT, "lw": 4, "alpha": 0.5, "zorder": 0}
     left.plot(d, energy, label="energy", **wide)
-    names = {"geometric": "geometric attention, k = 2", "plain": "plain self-attention"}
+    names = {
+        "geometric": "geometric, k = 2",
+        "plain": "softmax of features",
+        "bare": "inner product of features",
+    }
+    dashes = {"bare": (0, (3, 2))}
     for (name, label), colour in zip(names.items(), SERIES, strict=False):
-        left.plot(d, two[name]["fitted"], color=colour, lw=1.3, label=label)
-        right.plot(d, two[name]["alpha"], color=colour, lw=1.3, label=label)
+        line = {"color": colour, "lw": 1.3, "label": label, "ls": dashes.get(name, "-")}
+        left.plot(d, two[name]["fitted"], **line)
+        right.plot(d, two[name]["alpha"], **line)
     slope, offset = np.polyfit(energy, np.array(two["geometric"]["alpha"]), 1)
     right.plot(d, slope * energy + offset, label=f"{'−' if slope < 0 else ''}energy, scaled", **wide)
     left.set(xlabel="distance (Å)", ylabel="energy (eV)")
@@ -82,6 +90,23 @@ def diatomic_figure(result: Mapping[str, Any]) -> Any:
     for axis in (left, right):
         axis.legend(fontsize=7)
         _open(axis)
+    return figure
+
+
+def range_figure(result: Mapping[str, Any]) -> Any:
+    """α^(2) of a trained model over the distance, and its tail."""
+    found = result["range"]
+    d, curves = np.array(found["distance"]), np.array(found["alpha"])
+    figure = new_figure(7.0, 2.6)
+    for axis, first in zip(figure.subplots(1, 2), (0.8, 3.0), strict=True):
+        shown = d >= first
+        for layer, (alpha, colour) in enumerate(zip(curves, SERIES, strict=False)):
+            axis.plot(d[shown], alpha[shown], color=colour, lw=1.2, label=f"layer {layer + 1}")
+        axis.axhline(0.0, color=FAINT, lw=0.6)
+        axis.axvline(found["d_max"], color=INK, lw=0.8, ls=(0, (4, 2)))
+        axis.set(xlabel="distance (Å)", ylabel="$\\alpha^{(2)}$")
+        _open(axis)
+    axis.legend(fontsize=7)
     return figure
 
 

@@ -28,6 +28,33 @@ def overlap_integral(d: np.ndarray, gamma: float = GAMMA, d_max: float = D_MAX) 
     return math.sqrt(math.pi / (8.0 * gamma)) * np.exp(-gamma * d**2 / 2) * span
 
 
+def overlap_integral_3d(d: np.ndarray, gamma: float = GAMMA) -> np.ndarray:
+    """∫ exp(−γ |r|²) exp(−γ |r − R|²) d³r with |R| = d, the overlap of two atomic densities in space."""
+    return (math.pi / (2.0 * gamma)) ** 1.5 * np.exp(-gamma * d**2 / 2)
+
+
+def dimensions(distances: list[float]) -> dict[str, Any]:
+    """The overlap in space, in closed form and as a sum over points, and the one along the distance."""
+    step, edge = 0.02, 1.2  # Å; the integrand is exp(−γ edge²) = 3e-13 at the edge
+    line = np.arange(-edge, edge + step / 2, step)
+    rows = []
+    for d in distances:
+        # The integrand is a product of functions of x, y and z.
+        x, middle = line + d / 2, np.exp(-2.0 * GAMMA * line**2).sum() * step
+        along = (np.exp(-GAMMA * x**2) * np.exp(-GAMMA * (x - d) ** 2)).sum() * step
+        exact, one = overlap_integral_3d(np.array(d)), overlap_integral(np.array(d))
+        rows.append(
+            {
+                "distance": d,
+                "space": exact,
+                "summed": along * middle**2,
+                "along": one,
+                "ratio": exact / one,
+            }
+        )
+    return {"rows": rows, "factor": math.pi / (2.0 * GAMMA)}
+
+
 def riemann(spacings: list[float]) -> dict[str, Any]:
     """α^(2) of the network with Q = K = 1 and no bias, compared with the integral it approximates."""
     d = np.linspace(0.0, 3.0, 301)
@@ -106,19 +133,28 @@ def morse(d: np.ndarray) -> np.ndarray:
 
 
 class PlainSelfAttention(nn.Module):
-    """Softmax attention of the features, softmax(q_i · k_j / √F), in place of geometric attention."""
+    """Attention of the features in place of geometric attention: q_i · k_j, bare or as a softmax over j."""
 
-    def __init__(self, network: GeometricAttention) -> None:
+    def __init__(self, network: GeometricAttention, softmax: bool) -> None:
         super().__init__()
         width = network.config.features
-        self.network = network
+        self.network, self.softmax = network, softmax
         self.query, self.key = nn.Linear(width, width), nn.Linear(width, width)
 
-    def coefficients(self, distances: Tensor, mask: Tensor) -> list[list[Tensor]]:
+    def coefficients(self, numbers: Tensor, distances: Tensor) -> list[list[Tensor]]:
         """Attention coefficients; the distances are not used."""
-        v = self.network.embed(mask.long())
-        scores = self.query(v) @ self.key(v).mT / math.sqrt(v.shape[-1])
-        return [[scores.softmax(-1)]]
+        v = self.network.embed(numbers)
+        scores = self.query(v) @ self.key(v).mT
+        return [[(scores / math.sqrt(v.shape[-1])).softmax(-1) if self.softmax else scores]]
+
+
+# Attention of the diatomic molecule, and whether its two atoms are of different elements.
+DIATOMIC = {
+    "geometric": False,  # k = 2
+    "geometric-different": True,
+    "plain": False,  # softmax, equal atoms
+    "bare": True,  # the paper's appendix B: the inner product of two different atoms
+}
 
 
 def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str, Any]:
@@ -127,23 +163,37 @@ def diatomic(steps: int, seed: int, advance: Callable[[int], None]) -> dict[str,
     energy = morse(d)
     scaled = torch.from_numpy((energy - energy.mean()) / energy.std())
     distances, train = _diatomic(torch.from_numpy(d)), torch.arange(0, len(d), 2)
-    numbers = torch.ones(len(d), 2, dtype=torch.long)
     result: dict[str, Any] = {"distance": d, "energy": energy}
-    for name in ("geometric", "plain"):
-        network = _network((2,), seed, features=8, overlap_features=32, scale=1.0)
-        model: Any = network if name == "geometric" else PlainSelfAttention(network).double()
-        optimiser = torch.optim.Adam(model.parameters(), 3e-3)
+    for name, different in DIATOMIC.items():
+        elements = (1, 9) if different else (1,)
+        numbers = torch.tensor([elements[0], elements[-1]]).expand(len(d), 2)
+        network = _network((2,), seed, elements, features=8, overlap_features=32, scale=1.0)
+        plain = None
+        if not name.startswith("geometric"):
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(seed)
+                plain = PlainSelfAttention(network, softmax=name == "plain").double()
+
+        def coefficients(
+            rows: Any, net: Any = network, other: Any = plain, z: Tensor = numbers
+        ) -> list[list[Tensor]]:
+            if other is None:
+                found: list[list[Tensor]] = net.coefficients(distances[rows], z[rows] > 0)
+            else:
+                found = other.coefficients(z[rows], distances[rows])
+            return found
+
+        optimiser = torch.optim.Adam((plain or network).parameters(), 3e-3)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, steps)
         for _ in range(steps):
-            alpha = model.coefficients(distances[train], numbers[train] > 0)
-            error = network.energies_with(numbers[train], alpha).sum(-1) - scaled[train]
+            error = network.energies_with(numbers[train], coefficients(train)).sum(-1) - scaled[train]
             optimiser.zero_grad()
             error.square().mean().backward()
             optimiser.step()
             schedule.step()
             advance(1)
         with torch.no_grad():
-            alpha = model.coefficients(distances, numbers > 0)
+            alpha = coefficients(slice(None))
             fitted = network.energies_with(numbers, alpha).sum(-1).numpy() * energy.std() + energy.mean()
         coefficient = alpha[0][0][:, 0, 1].numpy()
         varies = np.ptp(coefficient) > 1e-9
@@ -218,6 +268,11 @@ def _network(
             overlap.Q.mul_(scale)  # type: ignore[operator]
             overlap.K.mul_(scale)  # type: ignore[operator]
     return network
+
+
+def random_network(seed: int) -> GeometricAttention:
+    """A network of orders 2, 3, 4 and three layers with random weights, small enough to write it out."""
+    return _network((2, 3, 4), seed, (1, 6, 8), layers=3)
 
 
 def _diatomic(d: Tensor) -> Tensor:

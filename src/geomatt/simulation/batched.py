@@ -8,26 +8,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from geomatt.data.bonds import distances
 from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
 from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
-from geomatt.model.domain.limits import stack
+from geomatt.model.domain.limits import geometry, outside, stack, visible
+from geomatt.model.domain.measure import distances
 from geomatt.model.graphs import capture as capture_graph
-from geomatt.simulation.ensembles import INTEGRATORS, DynamicsConfig, Matter, State
-from geomatt.simulation.forces import Forces
+from geomatt.simulation.ensembles import INTEGRATORS, NOISY, DynamicsConfig, Matter, State, Verlet
+from geomatt.simulation.forces import CellForces, Forces
 from geomatt.simulation.monitor import Monitor, PaddedBonds
 from geomatt.simulation.outcome import Outcome, Part
+from geomatt.simulation.pressure import Barostat, ConstantPressure
 from geomatt.simulation.restart import restore, save
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
+from geomatt.simulation.watchdog import Watch, Watchdog
 
 CAPACITY = 1000  # observations held on the device before they are fetched
 
@@ -43,6 +46,8 @@ class Replica:
     velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them; drawn if not given
     limits: PairLimits | None = None  # walls act outside
     bonds: Bonds | None = None  # to watch
+    ranges: PairLimits | None = None  # of distances in the training data, to watch
+    cell: np.ndarray | None = None  # (3, 3) lattice vectors of a structure periodic in all directions
 
     @classmethod
     def of(
@@ -55,13 +60,23 @@ class Replica:
         name: str = "",
     ) -> Replica:
         """A replica whose bonds, and walls unless they are off, are those of a model's domain."""
-        limits = bonds = None
+        ranges = bonds = None
+        cell = structure.cell if structure.periodic else None
         if domain is not None:
-            length = distances(structure)
+            length = distances(structure.positions, cell)
             bonds = domain.ranges.bonds(structure.numbers, length)
-            if walls:
-                limits = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
-        return cls(structure.numbers, structure.positions, seed, name, limits=limits, bonds=bonds)
+            ranges = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
+            ranges = ranges if cell is None else visible(ranges, cell)
+        return cls(
+            structure.numbers,
+            structure.positions,
+            seed,
+            name,
+            limits=ranges if walls else None,
+            bonds=bonds,
+            ranges=ranges,
+            cell=cell,
+        )
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,7 @@ class Group:
     """Replicas that one call evaluates, padded to the largest of them."""
 
     replicas: Sequence[Replica]
-    forces: Forces
+    forces: Forces | CellForces  # those with cells need the latter
 
     @property
     def atoms(self) -> int:
@@ -87,24 +102,36 @@ class BatchedDynamics:
         walls: Walls | None = None,
         device: torch.device | str = "cpu",
         capture: bool | None = None,
-        keep_positions: bool = False,
+        keep_frames: bool = False,
+        watch: Watch | None = None,
+        spread: Tensor | None = None,
+        barostat: Barostat | None = None,
     ) -> None:
-        """`capture`: use CUDA graphs (default: on a GPU), which needs forces that a graph can hold.
+        """`capture`: use CUDA graphs (default: on a GPU, without cells); needs forces that a graph can hold.
 
-        `walls` act on replicas that have limits. `keep_positions` records them at every observation.
+        `walls` act on replicas that have limits. `keep_frames` records positions, velocities and forces at
+        every observation. `watch` looks for alarms; `spread` (R,) is the disagreement of a committee, which
+        the forces of the groups update. `barostat` is that of the NPT ensemble.
         """
         self.groups, self.config = list(groups), config or DynamicsConfig()
         self.replicas = [replica for group in self.groups for replica in group.replicas]
         if not self.replicas:
             raise GeomAttError("There is nothing to simulate: give at least one replica.")
         self.device = torch.device(device)
-        self.capture = self.device.type == "cuda" if capture is None else capture
+        self.periodic = self._all_or_none_periodic()
+        graphs = self.device.type == "cuda" and not self.periodic
+        self.capture = graphs if capture is None else capture
         self.atoms = max(group.atoms for group in self.groups)
         self.numbers = np.zeros((len(self.replicas), self.atoms), dtype=np.int64)
         for r, replica in enumerate(self.replicas):
             self.numbers[r, : len(replica.numbers)] = replica.numbers
         self.state, self.matter = self._start()
-        self.integrator = INTEGRATORS[self.config.ensemble](self.config, self.matter)
+        self.barostat = (barostat or Barostat()) if self.config.ensemble == "npt" else None
+        self.integrator: Verlet
+        if self.barostat is not None:
+            self.integrator = ConstantPressure(self.config, self.matter, self.barostat)
+        else:
+            self.integrator = INTEGRATORS[self.config.ensemble](self.config, self.matter)
         self.walls = walls or Walls()
         limits = [r.limits or PairLimits.none(len(r.numbers), "") for r in self.replicas]
         self.limits = stack(limits, self.atoms).to(self.device)
@@ -115,11 +142,15 @@ class BatchedDynamics:
             self.integrator,
             PaddedBonds.stack([r.bonds for r in self.replicas], self.atoms, self.device),
             capacity=CAPACITY,
-            keep_positions=keep_positions,
+            keep_frames=keep_frames,
+            periodic=self.periodic,
+            watchdog=None if watch is None else self._watchdog(watch, spread),
+            spread=spread,
         )
         self.generators = [torch.Generator(self.device).manual_seed(r.seed) for r in self.replicas]
-        noisy = self.config.ensemble == "langevin"
-        shape = (self.config.interval, *self.state.positions.shape) if noisy else (0,)
+        noisy = self.config.ensemble in NOISY
+        rows = self.atoms + (self.barostat is not None)  # the last for the volume
+        shape = (self.config.interval, len(self.replicas), rows, 3) if noisy else (0,)
         self.noise = torch.zeros(shape, dtype=torch.float64, device=self.device)
         self.parts: list[Part] = []
         self._graph: torch.cuda.CUDAGraph | None = None
@@ -131,6 +162,11 @@ class BatchedDynamics:
         """Steps done."""
         return int(self.state.step)
 
+    @property
+    def alive(self) -> bool:
+        """True if any replica is still moving."""
+        return bool(self.state.alive.any())
+
     def run(
         self,
         steps: int,
@@ -139,6 +175,17 @@ class BatchedDynamics:
         on_part: Callable[[Part], None] | None = None,
     ) -> Outcome:
         """Run `steps` more steps. `on_part` gets the records of each part of the run once fetched."""
+        self.advance(steps, progress=progress, on_part=on_part)
+        return self.outcome()
+
+    def advance(
+        self,
+        steps: int,
+        *,
+        progress: Callable[[int], None] | None = None,
+        on_part: Callable[[Part], None] | None = None,
+    ) -> None:
+        """As `run`, without its results."""
         interval = self.config.interval
         if steps < 0 or steps % interval:
             raise GeomAttError(f"The number of steps, {steps}, must be a multiple of `interval`, {interval}.")
@@ -154,15 +201,14 @@ class BatchedDynamics:
                     progress(interval)
             self._fetch(self.steps - (part - 1) * interval, on_part)
             blocks -= part
-        return self.outcome()
 
     def outcome(self) -> Outcome:
         """Results of the run so far."""
         return Outcome.of(self.replicas, self.config, self.steps, self.monitor, self.parts)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write all that is needed to continue into one file."""
-        save(self, Path(path))
+    def save(self, path: str | os.PathLike[str], extra: Any = None) -> None:
+        """Write all that is needed to continue into one file, and `extra`, any JSON value."""
+        save(self, Path(path), extra)
 
     def restore(self, path: str | os.PathLike[str]) -> None:
         """Continue from a file written by `save`; on a CPU, bit by bit as without the interruption."""
@@ -173,8 +219,10 @@ class BatchedDynamics:
     def _advance(self) -> None:
         """`interval` steps and an observation."""
         for r, generator in enumerate(self.generators if self.noise.numel() else []):
-            drawn = self.noise[:, r, : len(self.replicas[r].numbers)]
-            drawn.copy_(torch.randn(drawn.shape, generator=generator, dtype=drawn.dtype, device=self.device))
+            for drawn in (self.noise[:, r, : len(self.replicas[r].numbers)], self.noise[:, r, self.atoms :]):
+                drawn.copy_(
+                    torch.randn(drawn.shape, generator=generator, dtype=drawn.dtype, device=self.device)
+                )
         if not self.capture:
             return self._block()
         if self._graph is None:
@@ -193,16 +241,30 @@ class BatchedDynamics:
         start = 0
         for group in self.groups:
             rows, atoms = slice(start, start + len(group.replicas)), group.atoms
-            energy, forces = group.forces(state.positions[rows, :atoms])
+            if self.periodic:
+                evaluate = cast(CellForces, group.forces)
+                energy, forces, stress = evaluate(state.positions[rows, :atoms], state.cell[rows])
+                state.stress[rows].copy_(stress)
+            else:
+                energy, forces = cast(Forces, group.forces)(state.positions[rows, :atoms])
             state.energy[rows].copy_(energy)
             state.forces[rows, :atoms].copy_(forces)
             start = rows.stop
-        if self.walled:
-            found = self.walls.evaluate(state.positions, self.limits)
+        if self.walled and self._near_walls(state):
+            found = self.walls.evaluate(state.positions, self.limits, state.lattice)
             state.energy.add_(found.energy)
             state.forces.add_(found.forces)
+            if found.stress is not None:
+                state.stress.add_(found.stress)
             if count:
                 self.monitor.count_walls(state, found)
+
+    def _near_walls(self, state: State) -> bool:
+        """False if no wall acts. Looked at on a CPU only: a GPU would have to wait for the answer."""
+        if self.device.type != "cpu":
+            return True
+        excess = outside(state.positions, self.limits, state.lattice).excess
+        return bool((excess > self.walls.margin).any())
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """A block as a CUDA graph. Warming up runs it, so what it changes is put back."""
@@ -220,14 +282,38 @@ class BatchedDynamics:
         count = int(self.monitor.filled)
         steps = first_step + self.config.interval * np.arange(count)
         series = self.monitor.series[:count].cpu().numpy().copy()
-        positions = None
-        if self.monitor.positions.numel():
-            positions = self.monitor.positions[:count].cpu().numpy().copy()
+        frames, cells = (
+            kept[:count].cpu().numpy().copy() if kept.numel() else None
+            for kept in (self.monitor.frames, self.monitor.cells)
+        )
         self.monitor.filled.zero_()
-        part = Part(steps * self.config.timestep_fs, series[:, 0], series[:, 1], series[:, 2], positions)
-        self.parts.append(part.without_positions())
+        plain = Part(steps * self.config.timestep_fs, *series.swapaxes(0, 1))
+        part = replace(plain, frames=frames, cells=cells)
+        self.parts.append(plain)
         if on_part is not None:
             on_part(part)
+
+    def _watchdog(self, watch: Watch, spread: Tensor | None) -> Watchdog:
+        known = [r.ranges for r in self.replicas]
+        limits = None
+        if any(one is not None and one.exist for one in known):
+            each = [r.ranges or PairLimits.none(len(r.numbers), "") for r in self.replicas]
+            limits = stack(each, self.atoms).to(self.device)
+        _, distance = geometry(self.state.positions, self.state.lattice)
+        temperature = self.config.temperature_K
+        return Watchdog(watch, self.matter, self.numbers, distance, limits, spread, temperature)
+
+    def _all_or_none_periodic(self) -> bool:
+        cells = [replica.cell is not None for replica in self.replicas]
+        if any(cells) and not all(cells):
+            raise GeomAttError(
+                "Molecules and periodic structures cannot be simulated together. Separate them."
+            )
+        if self.config.ensemble == "npt" and not any(cells):
+            raise GeomAttError(
+                "A molecule in empty space has no pressure. Choose another `ensemble` than npt."
+            )
+        return any(cells)
 
     # --- start ---------------------------------------------------------------------------------------------
 
@@ -243,7 +329,8 @@ class BatchedDynamics:
             m = ATOMIC_MASSES[replica.numbers - 1]
             held = np.zeros((3 * n, 0))
             if config.free:
-                held = rigid_motions(m, replica.positions, rotations=not config.rotates)
+                whole = not (config.rotates or self.periodic)
+                held = rigid_motions(m, replica.positions, rotations=whole)
             found = replica.velocities
             if found is None:
                 found = maxwell_boltzmann(m, replica.positions, config.temperature_K, replica.seed, held=held)
@@ -264,5 +351,9 @@ class BatchedDynamics:
             chain,
             chain.clone(),
             torch.zeros((), dtype=torch.int64, device=self.device),
+            put(
+                np.array([r.cell for r in self.replicas], dtype=np.float64) if self.periodic else np.zeros(0)
+            ),
+            put(np.zeros((shape[0], 3, 3) if self.periodic else 0)),
         )
         return state, Matter(put(masses)[..., None], put(inverse)[..., None], put(freedom))

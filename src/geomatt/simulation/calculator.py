@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,10 +14,8 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
-from geomatt.model import AnyPotential, load
 from geomatt.model.domain.frames import EXTRAPOLATION
-from geomatt.model.files import check_device
-from geomatt.model.precision import parse_dtype
+from geomatt.simulation.loading import Model, load_model
 from geomatt.simulation.watch import RangeWatch
 
 try:
@@ -46,19 +43,14 @@ class GeomAttCalculator(Calculator):
 
     def __init__(
         self,
-        model: str | os.PathLike[str] | AnyPotential,
+        model: Model,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str | None = None,
         walls: bool = True,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.model: AnyPotential
-        if isinstance(model, AnyPotential):
-            # A copy: the precision of the caller's model must not change.
-            self.model = copy.deepcopy(model).to(check_device(device), parse_dtype(dtype))
-        else:
-            self.model = load(model, device, dtype)
+        self.model = load_model(model, device, dtype)
         self._numbers: np.ndarray | None = None  # atomic numbers that were checked
         self._on_device: Tensor | None = None  # and the same on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
@@ -69,11 +61,6 @@ class GeomAttCalculator(Calculator):
     def wall_steps(self) -> int:
         """Calculations so far in which a wall was active."""
         return self._watch.active
-
-    @property
-    def steps_outside(self) -> int:
-        """Calculations so far with a pair clearly outside its range in the training data."""
-        return self._watch.outside
 
     @property
     def energy_spread(self) -> float | None:
@@ -143,7 +130,12 @@ class GeomAttCalculator(Calculator):
             lattice = np.where(atoms.pbc[:, None], atoms.cell.array, 0.0)
             cell = torch.from_numpy(lattice).to(device, dtype)[None]
         centred = torch.from_numpy(atoms.positions - atoms.positions.mean(0))
-        return Batch(self._on_device, centred.to(device, dtype)[None], cell=cell)
+        batch = Batch(self._on_device, centred.to(device, dtype)[None], cell=cell)
+        if not self.model.uses_electrons:
+            return batch
+        structure = as_structure(atoms)
+        charge, spin = torch.tensor([[structure.charge], [(structure.multiplicity or 1) - 1]])
+        return replace(batch, charge=charge.to(device, dtype), spin=spin.to(device, dtype))
 
     def _check(self, atoms: Atoms) -> None:
         """Raise an error for atoms the model cannot be used on; elements are checked when they change."""
@@ -159,7 +151,7 @@ class GeomAttCalculator(Calculator):
                 self._warn_once(f"{note} {EXTRAPOLATION}")
         for name, words in (("initial_charges", "charges"), ("initial_magmoms", "magnetic moments")):
             values = atoms.arrays.get(name)
-            if values is not None and values.any():
+            if values is not None and values.any() and not self.model.uses_electrons:
                 self._warn_once(f"The model does not use {words}: the {words} of the atoms are ignored.")
         if not np.isfinite(atoms.positions).all():
             raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")

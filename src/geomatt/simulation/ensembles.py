@@ -1,4 +1,4 @@
-"""One step of molecular dynamics for many replicas at once: NVE, Langevin and Nosé–Hoover.
+"""One step of molecular dynamics for many replicas at once: NVE, Langevin, Nosé–Hoover and Bussi.
 
 Every step works in place on fixed tensors without synchronising, so that a CUDA graph can hold it. A replica
 that is no longer alive has neither velocities nor forces: it stays where it is. Numbers enter as arguments of
@@ -20,6 +20,8 @@ from torch import Tensor
 from geomatt.errors import GeomAttError
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
+ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi", "npt")
+NOISY = ("langevin", "bussi", "npt")  # those that draw random numbers
 MOVE = 0.5  # Å an atom may move in a step; thermal motion is 50 times slower
 
 
@@ -31,12 +33,13 @@ class DynamicsConfig:
     time of 20 steps of 0.5 fs, and a mass of twice n kT τ² in our definition.
     """
 
-    ensemble: Literal["nve", "langevin", "nose-hoover"] = "nose-hoover"
+    ensemble: Literal["nve", "langevin", "nose-hoover", "bussi", "npt"] = "nose-hoover"
     temperature_K: float = 500.0  # of the thermostat and of the first velocities
     timestep_fs: float = 0.5
-    damping_fs: float = 20.0  # τ of Nosé–Hoover: the masses are Q₁ = n kT τ² and Q_k = kT τ²
+    # τ of Nosé–Hoover, with masses Q₁ = n kT τ² and Q_k = kT τ², and relaxation time of Bussi's thermostat
+    damping_fs: float = 20.0
     chain: int = 3  # thermostats of Nosé–Hoover; 1 is the original method
-    friction: float = 0.01  # of Langevin dynamics, 1/fs
+    friction: float = 0.01  # of Langevin dynamics and NPT, 1/fs
     # True for molecules in empty space: the centre of mass rests, and so does rotation unless Langevin forces
     # drive it. False where an outer field holds the atoms.
     free: bool = True
@@ -44,21 +47,21 @@ class DynamicsConfig:
     bond_limit: float | None = 0.5  # Å a bond may be off its mean length before a replica has failed
 
     def __post_init__(self) -> None:
-        if self.ensemble not in ("nve", "langevin", "nose-hoover"):
-            raise GeomAttError(f"Unknown `ensemble` {self.ensemble!r}. Use nve, langevin or nose-hoover.")
+        if self.ensemble not in ENSEMBLES:
+            raise GeomAttError(f"Unknown `ensemble` {self.ensemble!r}. Use one of: {', '.join(ENSEMBLES)}.")
         for name in ("timestep_fs", "damping_fs", "chain", "interval"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
         for name in ("temperature_K", "friction"):
             if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
                 raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
-        if self.ensemble == "nose-hoover" and not self.temperature_K > 0:
-            raise GeomAttError("Nosé–Hoover dynamics needs a positive `temperature_K`.")
+        if self.ensemble in ("nose-hoover", "bussi") and not self.temperature_K > 0:
+            raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature_K`.")
 
     @property
     def rotates(self) -> bool:
         """True if rotation as a whole is one of the motions that share the temperature."""
-        return not self.free or self.ensemble == "langevin"
+        return not self.free or self.ensemble in ("langevin", "npt")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,12 +76,24 @@ class State:
     forces: Tensor  # (R, N, 3) float64, zero for padding
     energy: Tensor  # (R,) float64, potential energy
     alive: Tensor  # (R,) bool
-    thermostat: Tensor  # (C, R) float64, η
+    thermostat: Tensor  # (C, R) float64, η; Langevin and Bussi keep the heat given to the bath in the first
     thermostat_velocity: Tensor  # (C, R) float64, dη/dt
     step: Tensor  # () int64, steps done
+    cell: Tensor  # (R, 3, 3) float64, rows are lattice vectors; (0,) for molecules
+    stress: Tensor  # (R, 3, 3) float64, eV/Å³ in ASE's sign; (0,) for molecules
 
     def tensors(self) -> dict[str, Tensor]:
         return {f.name: getattr(self, f.name) for f in fields(self)}
+
+    @property
+    def lattice(self) -> Tensor | None:
+        """The cells (R, 3, 3), None for molecules."""
+        return self.cell if self.cell.numel() else None
+
+    @property
+    def volume(self) -> Tensor:
+        """Of the cells (R,), Å³."""
+        return torch.linalg.det(self.cell).abs()
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,11 @@ class Matter:
     def temperature(self, velocities: Tensor) -> Tensor:
         """In K (R,)."""
         return self.doubled_kinetic_energy(velocities) / (self.freedom * BOLTZMANN)
+
+    def pressure(self, state: State) -> Tensor:
+        """In eV/Å³ (R,), of the motion of the atoms and their forces."""
+        trace = state.stress.diagonal(dim1=1, dim2=2).sum(-1)
+        return (self.doubled_kinetic_energy(state.velocities) / state.volume - trace) / 3.0
 
 
 Evaluate = Callable[[State], None]  # writes forces and energy of the positions
@@ -206,12 +226,58 @@ class Langevin(Verlet):
         if self.config.free:
             push = push - (self.share * push).sum(1, keepdim=True)
         push = push.masked_fill(~(state.alive[:, None, None] & (self.matter.masses > 0)), 0.0)
+        before = self.matter.doubled_kinetic_energy(state.velocities)
         state.velocities.mul_(self.keep).add_(push)
+        give_heat(state, before - self.matter.doubled_kinetic_energy(state.velocities))
         self.drift(state, 0.5 * self.timestep)
         evaluate(state)
         self.kick(state)
         self.guard(state)
         state.step.add_(1)
+
+    def conserved(self, state: State) -> Tensor:
+        """Total energy with the heat given to the bath."""
+        return super().conserved(state) + state.thermostat[0]
+
+
+class Bussi(Verlet):
+    """Velocity Verlet, then velocities scaled by a random factor (Bussi, Donadio & Parrinello 2007).
+
+    With K the kinetic energy, n degrees of freedom, c = exp(−Δt/τ), q = (1 − c) kT / 2K and standard normal
+    numbers r_i, the factor is α² = c + q Σ r_i² + 2 r_1 √(c q). The motion of the whole is left as it is.
+    """
+
+    def __init__(self, config: DynamicsConfig, matter: Matter) -> None:
+        super().__init__(config, matter)
+        self.keep = math.exp(-config.timestep_fs / config.damping_fs)
+        count = torch.arange(3 * matter.masses.shape[1], device=matter.freedom.device)
+        self.used = (count < matter.freedom[:, None]).double()  # (R, 3 N), n of the random numbers
+
+    def step(self, state: State, evaluate: Evaluate, noise: Tensor | None) -> None:
+        """`noise`: standard normal numbers (R, N, 3)."""
+        if noise is None:
+            raise TypeError("Bussi's thermostat needs noise")
+        super().step(state, evaluate, noise)
+        doubled = self.matter.doubled_kinetic_energy(state.velocities).clamp(min=1e-30)
+        drawn = noise.flatten(1)
+        first = drawn[:, 0]
+        pull = (1.0 - self.keep) * self.kT / doubled
+        squares = (drawn.square() * self.used).sum(1)
+        root = (self.keep * pull).sqrt()
+        factor = self.keep + pull * squares + 2.0 * first * root
+        # α is negative where the random part outweighs what is kept.
+        sign = torch.sign(first * pull.sqrt() + self.keep**0.5)
+        state.velocities.mul_((sign * factor.clamp(min=0.0).sqrt())[:, None, None])
+        give_heat(state, doubled - self.matter.doubled_kinetic_energy(state.velocities))
+
+    def conserved(self, state: State) -> Tensor:
+        """Total energy with the heat given to the bath."""
+        return super().conserved(state) + state.thermostat[0]
+
+
+def give_heat(state: State, doubled: Tensor) -> None:
+    """Add half of `doubled` (R,), the doubled kinetic energy taken from the atoms, to the bath's energy."""
+    state.thermostat[0].add_(doubled.masked_fill(~state.alive, 0.0), alpha=0.5)
 
 
 def stop(state: State) -> None:
@@ -222,4 +288,9 @@ def stop(state: State) -> None:
     state.thermostat_velocity.masked_fill_(stopped, 0.0)
 
 
-INTEGRATORS: dict[str, type[Verlet]] = {"nve": Verlet, "langevin": Langevin, "nose-hoover": NoseHoover}
+INTEGRATORS: dict[str, type[Verlet]] = {
+    "nve": Verlet,
+    "langevin": Langevin,
+    "nose-hoover": NoseHoover,
+    "bussi": Bussi,
+}

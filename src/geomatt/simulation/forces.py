@@ -10,22 +10,13 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine
+from geomatt.model.potential import AnyPotential
 
 # Energies (R,) in eV and forces (R, N, 3) in eV/Å of positions (R, N, 3) float64, in any precision.
 Forces = Callable[[Tensor], tuple[Tensor, Tensor]]
 
-
-def batch_forces(evaluate: Callable[[Batch], Any], numbers: Tensor, dtype: torch.dtype) -> Forces:
-    """Forces from a function of a `Batch` that gives energy (R,) and forces (R, N, 3) in eV and Å.
-
-    `numbers` (R, N) of the replicas, zero for padding, on the device of the simulation.
-    """
-
-    def forces(positions: Tensor) -> tuple[Tensor, Tensor]:
-        found = evaluate(Batch(numbers, centred(positions, numbers).to(dtype)))
-        return found.energy, found.forces
-
-    return forces
+# The same for positions and cells (R, 3, 3), with the stress (R, 3, 3) in eV/Å³.
+CellForces = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def engine_forces(
@@ -47,6 +38,54 @@ def engine_forces(
         return energy.flatten(), (scale[:, None, None, None] * found.forces).flatten(0, 1)
 
     return forces
+
+
+class PotentialForces:
+    """Mean forces of the members of a potential, for replicas `numbers` (R, N), zero for padding.
+
+    For a committee every call leaves the largest disagreement about the force on an atom in `spread` (R,).
+    """
+
+    def __init__(self, potential: AnyPotential, numbers: Tensor) -> None:
+        self._members: list[Forces] = []
+        for member in potential.members:
+            engine = member.network.engine(member.engine)
+            offset = member.normalisation.offset(numbers).sum(-1)[None]
+            scale = torch.tensor([member.normalisation.scale], device=numbers.device)
+            prepared = engine.prepare(member.network.stacked(), keep=True)
+            self._members.append(
+                engine_forces(engine, prepared, numbers[None], potential.dtype, offset, scale)
+            )
+        several = len(self._members) > 1
+        shape, where = (len(numbers),), numbers.device
+        self.spread = torch.zeros(shape, dtype=torch.float64, device=where) if several else None
+
+    def __call__(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        if self.spread is None:
+            return self._members[0](positions)
+        energies, forces = zip(*(member(positions) for member in self._members), strict=True)
+        every = torch.stack(forces).double()  # (members, R, N, 3)
+        self.spread.copy_(every.std(0, correction=0).norm(dim=-1).amax(-1))
+        return torch.stack(energies).mean(0), every.mean(0)
+
+
+class PeriodicForces:
+    """Forces and stress of a potential for periodic replicas `numbers` (R, N); `spread` as above."""
+
+    def __init__(self, potential: AnyPotential, numbers: Tensor) -> None:
+        self.potential, self.numbers = potential, numbers
+        several = len(potential.members) > 1
+        self.spread = torch.zeros(len(numbers), device=numbers.device).double() if several else None
+
+    def __call__(self, positions: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        dtype = self.potential.dtype
+        where = centred(positions, self.numbers).to(dtype)
+        found = self.potential.evaluate(Batch(self.numbers, where, cell=cell.to(dtype)), keep=True)
+        if found.forces is None or found.stress is None:
+            raise TypeError("the model gave no forces or no stress")
+        if self.spread is not None and found.forces_spread is not None:
+            self.spread.copy_(found.forces_spread.amax(-1))
+        return found.energy, found.forces, found.stress
 
 
 def centred(positions: Tensor, numbers: Tensor) -> Tensor:

@@ -15,9 +15,12 @@ from torch import Tensor
 from geomatt.model.domain import Bonds, WallResult
 from geomatt.model.domain.limits import geometry
 from geomatt.simulation.ensembles import DynamicsConfig, Matter, State, Verlet, stop
+from geomatt.simulation.pressure import BAR
+from geomatt.simulation.watchdog import BROKEN, DIVERGED, Watchdog
 
-INTACT, BROKEN, DIVERGED = 0, 1, 2
-REASONS = {INTACT: "", BROKEN: "a bond broke", DIVERGED: "an atom moved too far in one step"}
+# What is recorded at every observation, in this order; the names are those of `outcome.Part`.
+SERIES = ("temperature_K", "potential_energy", "conserved_energy", "highest_force", "spread", "pressure",
+          "volume", "alarm")  # fmt: skip
 
 # The distribution of distances as Fu et al. 2023 take it: 500 bins up to 10 Å.
 BINS, BIN_WIDTH = 500, 0.02
@@ -55,8 +58,13 @@ class Monitor:
         bonds: PaddedBonds,
         *,
         capacity: int,
-        keep_positions: bool,
+        keep_frames: bool,
+        periodic: bool = False,
+        watchdog: Watchdog | None = None,
+        spread: Tensor | None = None,
     ) -> None:
+        """`spread` (R,): disagreement of a committee, which the forces of the simulation update."""
+        self.watchdog, self.spread = watchdog, spread
         self.config, self.matter, self.integrator, self.bonds = config, matter, integrator, bonds
         replicas, atoms = matter.masses.shape[:2]
         device = matter.masses.device
@@ -74,10 +82,11 @@ class Monitor:
         self.wall_steps = integers(replicas)
         self.wall_pairs = integers(replicas, atoms, atoms)
         self.wall_worst = floats(replicas, atoms, atoms) - torch.inf
-        # Records of the part of the run under way: temperature, potential and conserved energy.
+        # Records of the part of the run under way: `SERIES`, and positions, velocities and forces.
         self.filled = integers(1)
-        self.series = floats(capacity, 3, replicas)
-        self.positions = floats(*((capacity, replicas, atoms, 3) if keep_positions else (0,)))
+        self.series = floats(capacity, len(SERIES), replicas)
+        self.frames = floats(*((capacity, 3, replicas, atoms, 3) if keep_frames else (0,)))
+        self.cells = floats(*((capacity, replicas, 3, 3) if keep_frames and periodic else (0,)))
         real = matter.masses[..., 0] > 0
         above = torch.ones(atoms, atoms, device=device, dtype=torch.bool).triu(1)
         self._pairs = above & real[:, :, None] & real[:, None, :]  # (R, N, N)
@@ -85,11 +94,12 @@ class Monitor:
     def tensors(self) -> dict[str, Tensor]:
         """Tensors needed to continue a run."""
         names = ("failed_at", "reason", "worst_bond", "histogram", "wall_steps", "wall_pairs", "wall_worst")
-        return {name: getattr(self, name) for name in names}
+        watched = self.watchdog.tensors() if self.watchdog is not None else {}
+        return {**{name: getattr(self, name) for name in names}, **watched}
 
     def buffers(self) -> list[Tensor]:
         """Everything that an observation changes."""
-        return [*self.tensors().values(), self.filled, self.series, self.positions]
+        return [*self.tensors().values(), self.filled, self.series, self.frames, self.cells]
 
     def count_walls(self, state: State, walls: WallResult) -> None:
         """Called once a step."""
@@ -100,25 +110,52 @@ class Monitor:
         self.wall_worst.copy_(torch.maximum(self.wall_worst, excess))
 
     def observe(self, state: State) -> None:
-        """Called every `interval` steps. Replicas with a broken bond stop here."""
-        _, distance = geometry(state.positions)
+        """Called every `interval` steps. Replicas with a broken bond or a serious alarm stop here."""
+        _, distance = geometry(state.positions, state.lattice)
+        temperature = self.matter.temperature(state.velocities)
+        # A replica that stopped since the last observation has its alarm in this one.
+        alarm = DIVERGED * (~state.alive & (self.failed_at < 0))
         self._fail(state, ~state.alive, DIVERGED)
         off = (distance.flatten(1).gather(1, self.bonds.index) - self.bonds.length).abs()
         off = off.masked_fill(~(self.bonds.real & state.alive[:, None]), 0.0).amax(1)
         self.worst_bond.copy_(torch.maximum(self.worst_bond, off))
+        highest = state.forces.square().sum(-1).amax(1).sqrt()
         if self.config.bond_limit is not None:
             broken = off > self.config.bond_limit
+            alarm = alarm + BROKEN * broken
             self._fail(state, broken, BROKEN)
             state.alive.logical_and_(~broken)
-            stop(state)
+        spread = highest * torch.nan if self.spread is None else self.spread
+        if self.watchdog is not None:
+            found = self.watchdog.alarms(state, distance, temperature)
+            alarm = alarm + found
+            serious = found & self.watchdog.watch.stops
+            for bit in self.watchdog.stopping:
+                self._fail(state, (serious & bit) > 0, bit)
+            state.alive.logical_and_(serious == 0)
+        pressure = volume = highest * torch.nan
+        if state.lattice is not None:
+            pressure, volume = self.matter.pressure(state) / BAR, state.volume
+        rows = [
+            temperature,
+            state.energy,
+            self.integrator.conserved(state),
+            highest,
+            spread,
+            pressure,
+            volume,
+        ]
+        frame = [state.positions, state.velocities, state.forces]
+        if self.frames.numel():
+            self.frames.index_copy_(0, self.filled, torch.stack(frame)[None])
+        if self.cells.numel():
+            self.cells.index_copy_(0, self.filled, state.cell[None])
+        stop(state)
         counted = (self._pairs & state.alive[:, None, None]).flatten(1).to(torch.int64)
         where = (distance / BIN_WIDTH).to(torch.int64).clamp(max=BINS).flatten(1)
         self.histogram.scatter_add_(1, where, counted)
-        rows = [self.matter.temperature(state.velocities), state.energy, self.integrator.conserved(state)]
         row = torch.stack(rows).masked_fill(~state.alive, torch.nan)
-        self.series.index_copy_(0, self.filled, row[None])
-        if self.positions.numel():
-            self.positions.index_copy_(0, self.filled, state.positions[None])
+        self.series.index_copy_(0, self.filled, torch.cat([row, alarm[None].double()])[None])
         self.filled.add_(1)
 
     def _fail(self, state: State, failed: Tensor, reason: int) -> None:

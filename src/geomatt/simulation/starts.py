@@ -34,3 +34,11 @@ def maxwell_boltzmann(
     weighted = torch.randn(positions.size, generator=generator, dtype=torch.float64).numpy()
     weighted -= held @ (held.T @ weighted)
     return np.sqrt(BOLTZMANN * temperature_K) * weighted.reshape(-1, 3) / np.sqrt(masses)[:, None]
+
+
+def aligned(positions: np.ndarray, reference: np.ndarray) -> np.ndarray:
+    """Positions (N, 3) turned and moved onto reference positions (Kabsch)."""
+    middle, target = positions.mean(0), reference.mean(0)
+    left, _, right = np.linalg.svd((positions - middle).T @ (reference - target))
+    flip = np.diag([1.0, 1.0, np.sign(np.linalg.det(left @ right))])
+    return (positions - middle) @ left @ flip @ right + target

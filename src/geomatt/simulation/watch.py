@@ -16,7 +16,7 @@ class RangeWatch:
 
     def __init__(self, domain: Domain | None, walls: bool) -> None:
         self.domain, self.walls = domain, walls
-        self.active = self.outside = 0  # steps with an active wall, and with a pair far outside its range
+        self.active = 0  # steps with an active wall
         self._limits: Limits | None = None
         self._range: tuple[np.ndarray, np.ndarray] | None = None  # of the pairs i < j, without a cell
         self._warned = False
@@ -42,12 +42,10 @@ class RangeWatch:
             distance = pdist(positions)
             beyond = np.maximum(self._range[0] - distance, distance - self._range[1])
             excess = float(beyond.max(initial=-np.inf))
-        if excess > WARNING:
-            self.outside += 1
-            if not self._warned:
-                self._warned = True
-                message = warning(batch.numbers, self.domain.outside(batch, self._limits))
-                warnings.warn(message or "A pair is outside its range in the training data.", stacklevel=4)
+        if excess > WARNING and not self._warned:
+            self._warned = True
+            message = warning(batch.numbers, self.domain.outside(batch, self._limits))
+            warnings.warn(message or "A pair is outside its range in the training data.", stacklevel=4)
         if not self.walls or excess <= self.domain.walls.margin:
             return None
         self.active += 1

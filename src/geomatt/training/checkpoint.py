@@ -32,6 +32,14 @@ class Counters:
     seconds: float = 0.0  # spent so far, all sessions
     finished: str = ""  # why it ended; empty while it has not
     energy_zero: dict[str, Any] | None = None  # empty until it is fitted, at the end; None: never
+    cycles: list[int] = field(
+        default_factory=list
+    )  # epochs after which the run was extended by a new schedule
+
+    @property
+    def cycle_start(self) -> int:
+        """The epoch at which the present schedule began."""
+        return self.cycles[-1] if self.cycles else 0
 
 
 @dataclass

@@ -27,12 +27,16 @@ class TrainConfig:
     """All settings of a run. Sizes are resolved against the data by `resolve_sizes`."""
 
     data: str = setting("", "a file, or a name such as md17/ethanol", group=DATA, option=False)
+    more_data: tuple[str, ...] = setting((), "further files, joined to the first", group=DATA, option=False)
     energy_unit: str | None = setting(
         None, "energy unit, if the file does not say: kcal/mol, eV, Hartree, kJ/mol", group=DATA
     )
     length_unit: str | None = setting(None, "length unit, if the file does not say: Ang, Bohr", group=DATA)
     force_unit: str | None = setting(
         None, "unit of the forces, if not energy/length unit: Hartree/Bohr", group=DATA
+    )
+    energies_per_atom: bool = setting(
+        False, "the file has energies per atom, not of whole structures", group=DATA
     )
     keys: dict[str, str] = setting(
         None,
@@ -66,6 +70,12 @@ class TrainConfig:
     train_indices: str | None = setting(None, "file of frame numbers to train on", group=SPLIT, path=True)
     val_indices: str | None = setting(None, "file of frame numbers to validate on", group=SPLIT, path=True)
     test_indices: str | None = setting(None, "file of frame numbers to test on", group=SPLIT, path=True)
+    val_data: tuple[str, ...] = setting(
+        (), "file to validate on, all of it (repeatable); the data then train", group=SPLIT
+    )
+    test_data: tuple[str, ...] = setting(
+        (), "file to test on at the end, all of it (repeatable)", group=SPLIT
+    )
     folds: int = setting(0, "train one model for each of so many folds of the data", group=SPLIT)
     members: int = setting(0, "train so many models that differ by seed", group=SPLIT)
     member: int | None = setting(None, "train only this one of them, from 0", group=SPLIT)
@@ -96,6 +106,10 @@ class TrainConfig:
         choices=("paper", "authors", "unsquared"),
     )
     rho: float = setting(0.01, "weight of energies in the loss", group=OPTIM)
+    loss_per_atom: bool = setting(
+        False, "energy errors per atom in the loss, for structures of different sizes", group=OPTIM
+    )
+    stress_weight: float = setting(0.1, "weight of stress in the loss, as virial per atom", group=OPTIM)
     scale: str = setting(
         "energy",
         "unit of the network: the standard deviation of the energies, or the RMS of the forces",
@@ -123,7 +137,8 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name in ("keys", "reference", "network"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
-        object.__setattr__(self, "unfreeze", tuple(self.unfreeze))
+        for name in ("more_data", "val_data", "test_data", "unfreeze"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
         for name in ("epochs", "batch", "decay_every", "validate_every"):
             _at_least(name, getattr(self, name), 1)
         for name in ("train", "val", "test", "folds", "members", "warmup", "patience", "seed", "split_seed"):
@@ -137,8 +152,9 @@ class TrainConfig:
             raise GeomAttError(f"`ema_decay` must be from 0 (off) to below 1, not {self.ema_decay}.")
         if not 0 < self.decay <= 1 or not 0 <= self.final <= 1:
             raise GeomAttError("`decay` must lie in (0, 1] and `final` in [0, 1].")
-        if not 0 <= self.rho < float("inf") or not 0 <= self.clip < float("inf"):
-            raise GeomAttError("`rho` and `clip` must be numbers that are not negative.")
+        for name in ("rho", "clip", "stress_weight"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise GeomAttError(f"`{name}` must be a number that is not negative.")
         for item in dataclasses.fields(self):
             choices, value = item.metadata.get("choices"), getattr(self, item.name)
             if choices and value not in choices:
@@ -151,6 +167,12 @@ class TrainConfig:
             raise GeomAttError("`train_indices` and `val_indices` go together: give both or none.")
         if self.train_indices and self.folds:
             raise GeomAttError("`folds` makes its own splits; it cannot be used with index files.")
+        if (self.val_data or self.test_data) and self.train_indices:
+            raise GeomAttError("Index files count structures of the data: give them or `val_data`, not both.")
+        if self.val_data and (self.val or self.folds):
+            raise GeomAttError("All of `val_data` is for validation: leave out `val` and `folds`.")
+        if self.test_data and self.test:
+            raise GeomAttError("All of `test_data` is for testing: leave out `test`.")
         if self.member is not None and not 0 <= self.member < self.member_count:
             raise GeomAttError(
                 f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from geomatt.training.loss import Errors
+
 
 class ErrorSums:
     """Sums of loss and absolute errors per member, kept on the device."""
@@ -18,14 +20,13 @@ class ErrorSums:
         self.sums.zero_()
         self.structures = structures
 
-    def add(self, loss: Tensor, energy_error: Tensor, force_error: Tensor | None, numbers: Tensor) -> None:
-        """Add a batch: loss (M,), errors (M, B) and (M, B, N, 3), atomic numbers (M, B, N)."""
-        batch = energy_error.shape[1]
-        self.sums[0] += loss * batch
-        self.sums[1] += energy_error.abs().sum(1)
-        if force_error is not None:
-            self.sums[2] += force_error.abs().sum((1, 2, 3))
-            self.sums[3] += 3 * (numbers > 0).sum((1, 2))
+    def add(self, loss: Tensor, errors: Errors) -> None:
+        """Add a batch: loss (M,) and its errors."""
+        self.sums[0] += loss * errors.energy.shape[1]
+        self.sums[1] += errors.energy.abs().sum(1)
+        if errors.forces is not None:
+            self.sums[2] += errors.forces.abs().sum((1, 2, 3))
+            self.sums[3] += errors.components
 
     def per_member(self) -> list[list[float]]:
         """Sums of loss, |ΔE| and |ΔF|, numbers of structures and of force components, for each member."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import math
 from pathlib import Path
 
-from geomatt.training.folder import write_safely
+from geomatt.drawing import new_figure, save_figure
 from geomatt.training.history import EpochRow
 from geomatt.units import from_ev
 
 
 def plot_history(rows: list[EpochRow], unit: str, path: Path) -> None:
     """Loss and errors against epochs, as a PNG."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     factor = from_ev(unit)
-    figure = Figure(figsize=(11, 3.4), layout="constrained")
-    FigureCanvasAgg(figure)  # draws without a display, and leaves pyplot's state alone
+    figure = new_figure(11, 3.4, dpi=120)
     panels = (
         ("loss", "loss (normalised units)", 1.0),
         ("energy_mae", f"energy MAE ({unit})", factor),
@@ -39,10 +34,7 @@ def plot_history(rows: list[EpochRow], unit: str, path: Path) -> None:
                     marker="." if len(points) < 30 else "",
                 )
                 axis.set_yscale("log")
-        axis.set_xlabel("epoch")
-        axis.set_ylabel(label)
+        axis.set(xlabel="epoch", ylabel=label)
         if axis.lines:
             axis.legend()
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=120)
-    write_safely(path, buffer.getvalue())
+    save_figure(figure, path)

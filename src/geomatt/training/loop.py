@@ -35,7 +35,8 @@ SEGMENT = 50  # steps between checks of the clock and of stop requests
 
 # Settings in which models trained side by side may differ.
 _OWN = {"data", "member", "seed", "split_seed", "report_unit", "reference", "energy_unit", "length_unit",
-        "force_unit", "keys", "base", "train_indices", "val_indices", "test_indices", "test"}  # fmt: skip
+        "force_unit", "keys", "base", "train_indices", "val_indices", "test_indices", "test", "more_data",
+        "val_data", "test_data"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -112,8 +113,8 @@ def _train(
     done = {id(run) for run in runs if run.counters.finished}
     with stop_on_signal() as stop:
         # A crash between two checkpoints leaves models at different epochs: each epoch is a group.
-        for position in sorted({run.position for run in runs if id(run) not in done}):
-            group = [run for run in runs if run.position == position and id(run) not in done]
+        for place in sorted({run.place for run in runs if id(run) not in done}):
+            group = [run for run in runs if run.place == place and id(run) not in done]
             _Group(group, device, checkpoint_every).loop(callback, stop)
     for run in runs:
         run.finalise()
@@ -128,7 +129,9 @@ class _Group:
         self.config = runs[0].config
         self.count = len(runs[0].training)
         self.steps = math.ceil(self.count / self.config.batch)
-        self.loss = Loss(self.config.weighting, self.config.rho)
+        self.loss = Loss(
+            self.config.weighting, self.config.rho, self.config.stress_weight, self.config.loss_per_atom
+        )
         self.validation = Batch.stack([run.validation for run in runs])
         self.stepper = Stepper(
             [run.network for run in runs],
@@ -142,7 +145,7 @@ class _Group:
         for member, run in enumerate(runs):
             if run.state is not None:
                 self.stepper.adam.load_state(member, run.state)
-        self.epoch, self.step = runs[0].position
+        self.start, self.epoch, self.step = runs[0].place
         self.fraction_before = self._fraction()
         self.last_write = self.started = time.monotonic()
         if fresh:
@@ -173,7 +176,7 @@ class _Group:
         """The next steps of the epoch under way; True if they completed it."""
         config = self.config
         order = torch.stack([epoch_order(self.count, run.seed, self.epoch) for run in self.runs])
-        rates = learning_rates(config, self.epoch, self.steps)
+        rates = learning_rates(config, self.epoch, self.steps, self.start)
         end = min(self.step + SEGMENT, self.steps)
         chosen = slice(self.step * config.batch, end * config.batch)
         sums = self.stepper.run_epoch(order[:, chosen], config.batch, rates[self.step : end])

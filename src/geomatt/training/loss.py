@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
+from geomatt.model.interface import Evaluation
 
 WEIGHTINGS = ("paper", "authors", "unsquared")
 
 
 @dataclass(frozen=True)
 class Loss:
-    """Mean over the structures of a batch of an energy and a force term.
+    """Mean over the structures of a batch of an energy, a force and a stress term.
 
-    paper:      ρ |ΔE|² + (1/N) Σ_i |ΔF_i|²
+    paper:      ρ |ΔE|² + (1/N) Σ_i |ΔF_i|² + τ |ΔW|²
     authors:    the same with the force term divided by a further 3N, as in the paper authors' code
-    unsquared:  ρ |ΔE| + (1/N) Σ_i |ΔF_i|
+    unsquared:  ρ |ΔE| + (1/N) Σ_i |ΔF_i| + τ |ΔW|
+
+    W = V σ / N is the virial per atom. With `per_atom` ΔE is divided by N, too. Labels that a structure does
+    not have count as right, and a structure may have a weight.
     """
 
     weighting: str = "paper"
     rho: float = 0.01
+    tau: float = 0.0
+    per_atom: bool = False
 
     def __post_init__(self) -> None:
         if self.weighting not in WEIGHTINGS:
@@ -38,26 +47,87 @@ class Loss:
         """The factor on the sum over atoms, for structures with the given numbers of atoms."""
         return 1.0 / (3.0 * atoms * atoms) if self.weighting == "authors" else 1.0 / atoms
 
-    def __call__(self, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor) -> Tensor:
-        """The loss (...) from errors (..., B) and (..., B, N, 3); without forces the energy term alone."""
-        per_structure = self.rho * (energy_error.square() if self.squared else energy_error.abs())
-        if force_error is not None:
-            squared = force_error.square().sum(-1)  # (..., B, N)
+    def __call__(self, errors: Errors) -> Tensor:
+        """The loss (...) of errors (..., B)."""
+        energy = errors.energy / errors.atoms if self.per_atom else errors.energy
+        per_structure = self.rho * (energy.square() if self.squared else energy.abs())
+        if errors.forces is not None:
+            squared = errors.forces.square().sum(-1)  # (..., B, N)
             per_atom = squared if self.squared else squared.sqrt()
-            per_structure = per_structure + self.force_weight(atoms.to(squared.dtype)) * per_atom.sum(-1)
+            weight = self.force_weight(errors.atoms.to(squared.dtype))
+            per_structure = per_structure + weight * per_atom.sum(-1)
+        if errors.virial is not None:
+            squared = errors.virial.square().sum((-2, -1))
+            per_structure = per_structure + self.tau * (squared if self.squared else squared.sqrt())
+        if errors.weight is not None:
+            per_structure = per_structure * errors.weight
         return per_structure.mean(-1)
 
     @torch.no_grad()
-    def slopes(
-        self, energy_error: Tensor, force_error: Tensor | None, atoms: Tensor
-    ) -> tuple[Tensor, Tensor | None]:
-        """∂loss/∂E (..., B) and ∂loss/∂F (..., B, N, 3); zero where an error is zero."""
-        share = 1.0 / atoms.shape[-1]
-        by_energy = share * self.rho * (2.0 * energy_error if self.squared else energy_error.sign())
-        if force_error is None:
-            return by_energy, None
-        weight = share * self.force_weight(atoms.to(force_error.dtype))[..., None, None]
+    def slopes(self, errors: Errors) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """∂loss/∂E (..., B), ∂loss/∂F (..., B, N, 3) and ∂loss/∂σ; zero where an error is zero."""
+        share: Tensor | float = 1.0 / errors.atoms.shape[-1]
+        if errors.weight is not None:
+            share = share * errors.weight
+        by_energy = share * self.rho * self._slope(errors.energy)
+        if self.per_atom:
+            by_energy = by_energy / (errors.atoms**2 if self.squared else errors.atoms)
+        by_forces = by_stress = None
+        if errors.forces is not None:
+            weight = share * self.force_weight(errors.atoms.to(errors.forces.dtype))
+            by_forces = weight[..., None, None] * self._slope(errors.forces, -1)
+        if errors.virial is not None and errors.volume_per_atom is not None:
+            weight = share * self.tau * errors.volume_per_atom
+            by_stress = weight[..., None, None] * self._slope(errors.virial, (-2, -1))
+        return by_energy, by_forces, by_stress
+
+    def _slope(self, error: Tensor, axes: int | tuple[int, ...] = ()) -> Tensor:
+        """Of |error|² or |error|, with a norm over the axes."""
         if self.squared:
-            return by_energy, 2.0 * weight * force_error
-        norm = force_error.norm(dim=-1, keepdim=True)
-        return by_energy, weight * force_error / torch.where(norm > 0, norm, 1.0)
+            return 2.0 * error
+        if axes == ():
+            return error.sign()
+        norm = torch.linalg.vector_norm(error, dim=axes, keepdim=True)
+        return error / torch.where(norm > 0, norm, 1.0)
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Predictions less labels of B structures, in normalised units; zero where there is no label."""
+
+    energy: Tensor  # (..., B)
+    forces: Tensor | None  # (..., B, N, 3)
+    atoms: Tensor  # (..., B)
+    virial: Tensor | None = None  # (..., B, 3, 3), per atom
+    volume_per_atom: Tensor | None = None  # (..., B)
+    weight: Tensor | None = None  # (..., B)
+    components: Tensor | float = 0.0  # (...,) labelled components of forces in all structures
+
+    @classmethod
+    def of(cls, found: Evaluation, labels: Batch) -> Errors:
+        """Of an evaluation and a batch with normalised labels."""
+        assert labels.energy is not None
+        atoms, forces, virial, volume = labels.atoms, None, None, None
+        components: Tensor | float = 0.0
+        if labels.forces is not None and found.forces is not None:
+            known = ~labels.forces.isnan()
+            forces = torch.where(known, found.forces.detach() - labels.forces, 0.0)
+            components = (known & labels.mask[..., None]).sum((-3, -2, -1))
+        if labels.stress is not None and labels.cell is not None and found.stress is not None:
+            volume = torch.linalg.det(labels.cell).abs() / atoms.clamp(min=1)
+            error = found.stress.detach() - labels.stress
+            virial = torch.where(error.isnan(), 0.0, error * volume[..., None, None])
+        energy = found.energy.detach() - labels.energy
+        return cls(energy, forces, atoms, virial, volume, labels.weight, components)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Errors]) -> Errors:
+        """Errors of several members as one."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def cat(name: str) -> Any:
+            values = [getattr(part, name) for part in parts]
+            return torch.cat(values) if isinstance(values[0], Tensor) else values[0]
+
+        return cls(**{item.name: cat(item.name) for item in fields(cls)})

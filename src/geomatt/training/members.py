@@ -11,11 +11,14 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
-from geomatt.model import Potential
+from geomatt.model import Committee, Potential
+from geomatt.model.calibration import Calibration, Scale, force_errors, identity
 from geomatt.model.files import check_device
+from geomatt.training import checkpoint
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.folder import CONFIG, locked, write_safely
 from geomatt.training.loop import TrainCallback, train_together
+from geomatt.training.resume import extends
 from geomatt.training.run import Job, TrainResult
 
 if TYPE_CHECKING:
@@ -50,6 +53,9 @@ def train_members(
         Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
         for member, split in enumerate(splits)
     ]
+    for job in jobs if resume else []:  # before one of them is extended
+        if checkpoint.exists(job.folder):
+            extends(checkpoint.read(job.folder), job.config, job.folder)
     # One program for all fills a GPU; on a CPU sharing gains nothing.
     groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
     results: list[TrainResult] = []
@@ -59,7 +65,30 @@ def train_members(
         for group in groups:
             tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
             results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
+        if config.members > 1:  # folds have no frames that no member was trained on
+            calibrate([r.potential for r in results], dataset.select(splits[0].validation), Path(out))
     return results
+
+
+def calibrate(members: Sequence[Potential], validation: Dataset, folder: Path) -> Calibration:
+    """Error bars from the spread of the members on their common validation frames, stored with the run."""
+    predictions = Committee(list(members)).predict(
+        validation, forces=validation.forces is not None, check_domain=False
+    )
+    assert validation.energies is not None
+    energy = Scale.fit(
+        np.array([p.energy for p in predictions]) - validation.energies,
+        np.array([p.energy_spread for p in predictions]),
+    )
+    forces = None
+    if validation.forces is not None:
+        known = np.repeat(validation.has_forces, validation.sizes)
+        error = force_errors(np.concatenate([p.forces for p in predictions]), validation.forces)
+        spread = np.concatenate([p.forces_spread for p in predictions])
+        forces = Scale.fit(error[known], spread[known]) if known.any() else None
+    found = Calibration(energy, forces, len(validation), identity(members))
+    found.write(folder)
+    return found
 
 
 def _numbered(callback: TrainCallback | None, member: int, members: int) -> TrainCallback | None:
@@ -84,4 +113,6 @@ def stored_settings(out: str | Path) -> dict[str, object]:
         raise GeomAttError(
             f"There is no run to resume in {folder} (no config.toml). Start one without `resume`."
         )
-    return read_settings(folder / CONFIG)
+    first = member_folder(folder, 0) / CONFIG  # of members; newer if the run was extended
+    settings = read_settings(first if first.is_file() else folder / CONFIG)
+    return {name: value for name, value in settings.items() if not first.is_file() or name != "member"}

@@ -62,14 +62,18 @@ def recipe_settings(name: str) -> dict[str, Any]:
     return {"recipe": name, **RECIPES[name]}
 
 
-def learning_rates(config: TrainConfig, epoch: int, steps: int) -> list[float]:
-    """The learning rate of each of the `steps` steps of an epoch (counted from 0)."""
+def learning_rates(config: TrainConfig, epoch: int, steps: int, start: int = 0) -> list[float]:
+    """The learning rate of each of the `steps` steps of an epoch (counted from 0).
+
+    A cosine is laid out from epoch `start`, where an extended run took it up again, to the last.
+    """
     if config.schedule == "step":
         return [config.learning_rate * config.decay ** (epoch // config.decay_every)] * steps
     # At most a tenth of a short run.
-    warm, total = min(config.warmup, config.epochs // 10) * steps, config.epochs * steps
+    epochs = config.epochs - start
+    warm, total = min(config.warmup, epochs // 10) * steps, epochs * steps
     rates = []
-    for t in range(epoch * steps, (epoch + 1) * steps):
+    for t in range((epoch - start) * steps, (epoch + 1 - start) * steps):
         if t < warm:
             factor = (t + 1) / warm
         else:

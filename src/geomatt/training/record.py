@@ -43,6 +43,7 @@ def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, 
         "seed": config.own_seed,
         "epochs": counters.epoch,
         "best_epoch": counters.best_epoch,
+        **({"extended_after_epochs": counters.cycles} if counters.cycles else {}),
         "validation": {"loss": counters.best_loss, **counters.best_errors},
         "seconds": round(counters.seconds, 3),
         "hardware": hardware(config.device),
@@ -55,8 +56,15 @@ def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, 
 
 def _without_folders(settings: dict[str, Any]) -> dict[str, Any]:
     """Settings with names of files instead of the user's paths."""
-    files = ("data", "base", "train_indices", "val_indices", "test_indices")
-    return {n: Path(v).name if n in files and v and Path(v).is_absolute() else v for n, v in settings.items()}
+    files = {"data", "more_data", "val_data", "test_data", "base"}
+    files |= {"train_indices", "val_indices", "test_indices"}
+
+    def name(value: Any) -> Any:
+        if isinstance(value, list):
+            return [name(item) for item in value]
+        return Path(value).name if value and Path(value).is_absolute() else value
+
+    return {key: name(value) if key in files else value for key, value in settings.items()}
 
 
 def split_hash(split: Split) -> str:

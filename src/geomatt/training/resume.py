@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 # `epochs` has a rule of its own.
 _FREE_ON_RESUME = {
     "data", "energy_unit", "length_unit", "force_unit", "keys", "train_indices", "val_indices",
-    "test_indices", "base", "report_unit", "device", "epochs",
+    "test_indices", "more_data", "val_data", "test_data", "base", "report_unit", "device", "epochs",
 }  # fmt: skip
+# A finished run may also be extended with another schedule.
+_FREE_ON_EXTENSION = {"learning_rate", "warmup", "final", "patience"}
 
 
 def run_identity(data: str, split: Split, base: Potential | None) -> dict[str, str]:
@@ -32,8 +34,8 @@ def run_identity(data: str, split: Split, base: Potential | None) -> dict[str, s
     }
 
 
-def check_resume(found: Checkpoint, config: TrainConfig, identity: dict[str, str], folder: Path) -> None:
-    """Raise an error that says what differs, unless it is the same run."""
+def check_resume(found: Checkpoint, config: TrainConfig, identity: dict[str, str], folder: Path) -> bool:
+    """Raise an error that says what differs, unless it is the same run; True if it is to be extended."""
     for name, meaning in (
         ("data", "The data has changed"),
         ("split", "The split has changed"),
@@ -41,26 +43,35 @@ def check_resume(found: Checkpoint, config: TrainConfig, identity: dict[str, str
     ):
         if found.identity[name] != identity[name]:
             raise GeomAttError(f"{meaning} since {folder} was started, so it cannot be resumed.")
+    extended = extends(found, config, folder)
     old, new = _flat(TrainConfig.from_dict(found.config, str(folder))), _flat(config)
-    changed = [n for n, v in new.items() if n not in _FREE_ON_RESUME and old.get(n) != v]
+    free = _FREE_ON_RESUME | (_FREE_ON_EXTENSION if extended else set())
+    changed = [n for n, v in new.items() if n not in free and old.get(n) != v]
     if changed:
         listing = ", ".join(f"{n} was {old.get(n)!r} and is now {new[n]!r}" for n in changed)
         raise GeomAttError(
             f"Settings differ from those {folder} was started with: {listing}. "
             "Resume with the old ones, or train into a new folder."
         )
-    before = found.config["epochs"]
+    return extended
+
+
+def extends(found: Checkpoint, config: TrainConfig, folder: Path) -> bool:
+    """True if a finished run is given more epochs; an error if its epochs cannot become those of `config`."""
+    before, counters = found.config["epochs"], found.counters
     if config.epochs == before:
-        return
-    if config.schedule != "step":
+        return False
+    if config.epochs <= counters.epoch:
+        raise GeomAttError(
+            f"{folder} has done {counters.epoch} epochs already; `epochs` must be more to extend it."
+        )
+    if config.schedule != "step" and not counters.finished:
         raise GeomAttError(
             f"{folder} was started for {before} epochs, and the {config.schedule} schedule lays out the "
-            "learning rate over exactly these. Resume without `epochs`, or train into a new folder."
+            f"learning rate over exactly these. Resume without `epochs`; once it has finished, `resume` it "
+            f"with more."
         )
-    if config.epochs < found.counters.epoch:
-        raise GeomAttError(
-            f"{folder} has done {found.counters.epoch} epochs already; `epochs` must not be less."
-        )
+    return bool(counters.finished)
 
 
 def _flat(config: TrainConfig) -> dict[str, Any]:

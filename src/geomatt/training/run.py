@@ -36,6 +36,7 @@ from geomatt.training.zero import energy_zero, with_zero
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
 
+ALL_DONE = "all epochs done"
 WILD = 1e4  # a validation loss this many times the best ...
 WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
 
@@ -78,13 +79,14 @@ class Run:
         self.unit = report_unit_of(job.dataset, job.config)
         seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
-        self.normalisation = Normalisation.fit(seen, reference, job.config.scale)
         self.seen, self.device = seen, device
         self.domain = Domain.measure(seen)
         self.transferred = job.base is not None
         if job.base is not None and (unseen := never_seen(job.base, seen)):
             warnings.warn(unseen, stacklevel=4)
         network = starting_network(job.config, seen, job.base, self.seed)
+        extensive = network.radius is not None
+        self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
 
@@ -105,11 +107,13 @@ class Run:
         found = checkpoint.read(self.folder) if resume and checkpoint.exists(self.folder) else None
         rows: list[EpochRow] = []
         if found is not None:
-            check_resume(found, self.config, self.identity, self.folder)
+            extended = check_resume(found, self.config, self.identity, self.folder)
             self.counters, self.best, self.state = found.counters, found.best, found.stepper
             rows = rows_from_tensor(found.history)
-            if self.counters.finished == "all epochs done" and self.counters.epoch < self.config.epochs:
-                self.counters.finished = ""  # epochs were added
+            if extended:
+                if self.config.schedule != "step" or self.counters.finished != ALL_DONE:
+                    self.counters.cycles.append(self.counters.epoch)
+                self.counters.finished = ""
                 self.counters.energy_zero = None if self.counters.energy_zero is None else {}
             if self.counters.finished and self.counters.energy_zero != {}:
                 return
@@ -118,9 +122,9 @@ class Run:
         self.seconds_before, self.started = self.counters.seconds, time.monotonic()
 
     @property
-    def position(self) -> tuple[int, int]:
-        """Completed epochs, and steps of the current one."""
-        return self.counters.epoch, self.counters.step
+    def place(self) -> tuple[int, int, int]:
+        """The epoch at which the schedule began, completed epochs, and steps of the current one."""
+        return self.counters.cycle_start, self.counters.epoch, self.counters.step
 
     def add_steps(self, end: int, sums: Sequence[float]) -> None:
         """Steps up to `end` of this epoch are done, with these sums of errors."""
@@ -160,8 +164,8 @@ class Run:
                     f"the validation loss is {val_loss:.3g}, its best was {counters.best_loss:.3g}"
                 )
         if epoch >= self.config.epochs:
-            counters.finished = "all epochs done"
-        elif 0 < self.config.patience <= epoch - counters.best_epoch:
+            counters.finished = ALL_DONE
+        elif 0 < self.config.patience <= epoch - max(counters.best_epoch, counters.cycle_start):
             counters.finished = f"no better validation loss for {self.config.patience} epochs"
 
     def _means(self, sums: Sequence[float]) -> tuple[float, float, float]:

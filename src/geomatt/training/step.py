@@ -7,6 +7,7 @@ whole step is captured as a CUDA graph.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -19,7 +20,7 @@ from geomatt.model import Network, Normalisation
 from geomatt.model.interface import Parameters
 from geomatt.training.errors import ErrorSums
 from geomatt.training.graphs import StepGraphs
-from geomatt.training.loss import Loss
+from geomatt.training.loss import Errors, Loss
 from geomatt.training.optimiser import Adam
 from geomatt.training.weights import Weights
 
@@ -31,7 +32,8 @@ def normalised(batch: Batch, normalisation: Normalisation, use_forces: bool = Tr
     assert batch.energy is not None
     energy = normalisation.energy_residual(batch.numbers, batch.energy).to(batch.positions.dtype)
     forces = batch.forces / normalisation.scale if use_forces and batch.forces is not None else None
-    return Batch(batch.numbers, batch.positions, energy, forces, batch.cell)
+    stress = batch.stress / normalisation.scale if use_forces and batch.stress is not None else None
+    return dataclasses.replace(batch, energy=energy, forces=forces, stress=stress)
 
 
 class Stepper:
@@ -56,7 +58,9 @@ class Stepper:
         self._graphs = StepGraphs()
         self._kernel: Any = None
         theta = self.weights.theta
-        if theta.is_cuda and theta.dtype == torch.float32 and importlib.util.find_spec("triton"):
+        single = theta.is_cuda and theta.dtype == torch.float32
+        plain = _fully_labelled(targets) and not loss.per_atom
+        if single and plain and importlib.util.find_spec("triton"):
             from geomatt.training.gpu_kernels import FusedLoss
 
             self._kernel = FusedLoss(loss)
@@ -67,7 +71,7 @@ class Stepper:
         order = order.to(self.device)
         for index, rate in zip(order.split(batch_size, 1), learning_rates, strict=True):
             self.adam.rate.fill_(rate)
-            if self.device.type == "cuda":
+            if self.engine.capturable(self.targets):
                 changed = [*self.adam.tensors().values(), self._sums.sums]
                 self._graphs.replay(self._step, index, changed)
             else:
@@ -87,11 +91,9 @@ class Stepper:
         chosen, gradients, errors = targets.rows(index), [], []
         for own, part in self._shares(parameters, chosen):
             found = self._evaluate(own, part, None, gradient=True)
-            energy_error, force_error = _errors(found, part)
-            slopes = self.loss.slopes(energy_error, force_error, part.atoms)
-            gradients.append(self.engine.gradient(found, *slopes))
-            errors.append((energy_error, force_error))
-        self._add(self._sums, chosen, errors)
+            errors.append(Errors.of(found, part))
+            gradients.append(self.engine.gradient(found, *self.loss.slopes(errors[-1])))
+        self._add(self._sums, errors)
         return _joined(gradients)
 
     def validate(self, targets: Batch) -> ErrorSums:
@@ -104,10 +106,10 @@ class Stepper:
         for start in range(0, count, size):
             chosen = targets.apply(lambda x, at=start: x[:, at : at + size].contiguous())  # type: ignore[misc]
             errors = [
-                _errors(self._evaluate(own, part, None, gradient=False), part)
+                Errors.of(self._evaluate(own, part, None, gradient=False), part)
                 for own, part in self._shares(self.adam.averaged, chosen)
             ]
-            self._add(sums, chosen, errors)
+            self._add(sums, errors)
         return sums
 
     def kept_weights(self, member: int) -> dict[str, Tensor]:
@@ -116,7 +118,7 @@ class Stepper:
 
     def _evaluate(self, parameters: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Any:
         prepared = self.engine.prepare(parameters)
-        forces = batch.forces is not None
+        forces = batch.forces is not None or batch.stress is not None
         return self.engine.evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
 
     def _shares(self, parameters: Parameters, batch: Batch) -> list[tuple[Parameters, Batch]]:
@@ -132,19 +134,17 @@ class Stepper:
             for m in range(members)
         ]
 
-    def _add(self, sums: ErrorSums, chosen: Batch, errors: list[tuple[Tensor, Tensor | None]]) -> None:
+    def _add(self, sums: ErrorSums, errors: Sequence[Errors]) -> None:
         """Add the errors of all shares to the sums."""
-        energy_error = _joined([energy for energy, _ in errors])
-        forces = [force for _, force in errors if force is not None]
-        force_error = _joined(forces) if forces else None
-        loss = self.loss(energy_error, force_error, chosen.atoms)
-        sums.add(loss, energy_error, force_error, chosen.numbers)
+        every = Errors.joined(errors)
+        sums.add(self.loss(every), every)
 
 
-def _errors(found: Any, labels: Batch) -> tuple[Tensor, Tensor | None]:
-    """Errors of energies (M, B) and, where there are labels, of forces (M, B, N, 3)."""
-    energy_error = found.energy.detach() - labels.energy
-    return energy_error, None if labels.forces is None else found.forces.detach() - labels.forces
+def _fully_labelled(targets: Batch) -> bool:
+    """True if all structures have the same labels, without stress, and count alike."""
+    if targets.stress is not None or targets.weight is not None:
+        return False
+    return targets.forces is None or not bool(targets.forces.isnan().any())
 
 
 def _joined(parts: Sequence[Tensor]) -> Tensor:

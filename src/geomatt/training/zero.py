@@ -26,8 +26,13 @@ def energy_zero(potential: Potential, data: Dataset, validation: int) -> dict[st
     predicted = np.array([p.energy for p in predictions])
     error = data.energies - predicted
     found: dict[str, Any] = {"frames": len(data), "mean_error_before": float(error.mean())}
-    if potential.normalisation.composition:
+    atoms = sum(potential.normalisation.composition.values())
+    if atoms and not potential.normalisation.reference:
         found["shift"], rest = float(error.mean()), error - error.mean()
+    elif atoms:  # extensive: the same for every atom, see `Normalisation.fit`
+        share = float(error.mean()) / atoms
+        found["reference"] = {str(z): share for z in potential.normalisation.composition}
+        rest = error - error.mean()
     else:
         counts = data.composition().astype(np.float64)
         solution = np.linalg.lstsq(counts, error, rcond=None)[0]

@@ -11,7 +11,7 @@ import gzip
 import json
 import lzma
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -159,10 +159,13 @@ def write_extxyz(dataset: Dataset, path: Path) -> None:
     """Write extxyz in eV and Å: energies with all digits, positions and forces with eight decimals."""
     with atomic_output(path) as temporary, open(temporary, "w", encoding="utf-8") as stream:
         for structure in dataset:
-            stream.write(_text(structure))
+            stream.write(frame_text(structure))
 
 
-def _text(s: Structure) -> str:
+def frame_text(s: Structure, columns: Mapping[str, np.ndarray] | None = None) -> str:
+    """One frame; `columns` are more arrays of vectors (N, 3) by name, such as momenta."""
+    vectors = {} if s.forces is None else {"forces": s.forces}
+    vectors |= columns or {}
     pairs = dict(s.info)
     if s.energy is not None:
         pairs["energy"] = s.energy
@@ -176,8 +179,8 @@ def _text(s: Structure) -> str:
         pairs["weight"] = s.weight
     pairs["pbc"] = np.array(s.pbc)
     head = "" if s.cell is None else f"Lattice={_written(s.cell.reshape(9))} "
-    head += "Properties=species:S:1:pos:R:3" + ("" if s.forces is None else ":forces:R:3")
-    values = s.positions if s.forces is None else np.concatenate([s.positions, s.forces], axis=1)
+    head += "Properties=species:S:1:pos:R:3" + "".join(f":{name}:R:3" for name in vectors)
+    values = np.concatenate([s.positions, *vectors.values()], axis=1)
     rows = [
         f"{SYMBOLS[z]:2} " + " ".join(f"{x:16.8f}" for x in row)
         for z, row in zip(s.numbers.tolist(), values.tolist(), strict=True)

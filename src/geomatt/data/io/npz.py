@@ -95,7 +95,7 @@ def read_npz(
     assert positions is not None
     forces = frames("forces", (n, atoms, 3), file_units.force_in_ev_per_angstrom, "forces")
     origin = file_units.origin(path, kind)
-    for field in ("theory", "name"):
+    for field in ("theory", "name", "made_by"):
         if (text := _text(archive, field)) is not None:
             origin[field] = text
     dataset = Dataset(
@@ -139,6 +139,10 @@ def write_npz(dataset: Dataset, path: Path, energy_unit: str) -> None:
         "r_unit": np.array("Ang"),
         "e_unit": np.array(energy_unit),
     }
+    if "made_by" in dataset.origin:
+        arrays["made_by"] = np.array(dataset.origin["made_by"])
+    if dataset.info is not None and all("walker" in info for info in dataset.info):
+        arrays["segment"] = np.array([info["walker"] for info in dataset.info])  # independent trajectories
     if dataset.energies is not None:
         arrays["E"] = dataset.energies * factor
     if dataset.forces is not None:

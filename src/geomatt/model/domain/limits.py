@@ -46,7 +46,7 @@ def limits_of(ranges: Ranges, batch: Batch, pairs: Pairs = "local") -> Limits:
         atoms = int((z > 0).sum())
         cell = None if cells is None else cells[b]
         limits = ranges.limits(z[:atoms], distances(positions[b, :atoms], cell), pairs)
-        found.append(limits if cell is None else _visible(limits, cell))
+        found.append(limits if cell is None else visible(limits, cell))
     return stack(found, numbers.shape[1]).to(batch.positions.device, batch.positions.dtype)
 
 
@@ -77,7 +77,7 @@ def geometry(positions: Tensor, cell: Tensor | None = None) -> tuple[Tensor, Ten
     return vectors, vectors.square().sum(-1).clamp(min=1e-12).sqrt()
 
 
-def _visible(limits: PairLimits, cell: np.ndarray) -> PairLimits:
+def visible(limits: PairLimits, cell: np.ndarray) -> PairLimits:
     """Without upper limits that the distance to the nearest image cannot exceed."""
     heights = 1.0 / np.linalg.norm(np.linalg.pinv(cell)[:, (cell != 0).any(1)], axis=0)
     reach = 0.5 * heights.min(initial=np.inf)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geomatt.data.bonds import bonded, relative_lengths
-from geomatt.data.structures import Dataset
+from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.domain.ranges import (
     MORE,
@@ -29,11 +29,14 @@ STRETCHED, SQUEEZED = 1.6, 1.1
 
 
 def measure(data: Dataset) -> Ranges:
-    """Per pair of atoms if all structures have the same atoms in one order, else by elements and bonds."""
+    """Per pair of atoms if all structures have the same atoms in one order, else by elements and bonds.
+
+    By elements also in liquids and crystals: there atoms may change places.
+    """
     if not len(data):
         raise GeomAttError("There is no structure to take ranges of distances from.")
     groups = same_atoms(data)
-    if len(groups) == 1:
+    if len(groups) == 1 and (data.pbc is None or not data.pbc.any() or one_molecule(data[0])):
         return _molecule(data)
     return _elements(data, groups)
 
@@ -45,6 +48,25 @@ def minimum_image(vectors: Tensor, cell: Tensor) -> Tensor:
     """
     fractional = vectors @ torch.linalg.pinv(cell)[..., None, :, :]
     return vectors - fractional.round() @ cell[..., None, :, :]
+
+
+def one_molecule(structure: Structure) -> bool:
+    """True if the atoms of a cell are one molecule, bonded to each other and not to its images."""
+    assert structure.cell is not None
+    cell = np.where(np.array(structure.pbc)[:, None], structure.cell, 0.0)
+    vectors = structure.positions[None] - structure.positions[:, None]  # from i to j
+    vectors = minimum_image(torch.from_numpy(vectors), torch.from_numpy(cell)).numpy()
+    linked = bonded(structure.numbers, np.linalg.norm(vectors, axis=-1)[None])[0]
+    place, todo = {0: np.zeros(3)}, [0]  # walk along bonds, from image to image
+    while todo:
+        i = todo.pop()
+        for j in np.flatnonzero(linked[i]).tolist():
+            if j not in place:
+                place[j] = place[i] + vectors[i, j]
+                todo.append(j)
+            elif np.abs(place[i] + vectors[i, j] - place[j]).max() > 1e-3:
+                return False
+    return len(place) == len(structure)
 
 
 def distances(positions: np.ndarray, cell: np.ndarray | None = None) -> np.ndarray:

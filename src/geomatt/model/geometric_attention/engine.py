@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
+from geomatt.model.autograd import AutogradEngine
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
@@ -39,7 +41,8 @@ class PreparedWeights:
 class GeometricAttentionEngine(Engine):
     """C++ on a CPU, Triton kernels on a GPU, neighbour lists for large systems, plain torch otherwise.
 
-    "pairs" never uses neighbour lists, "sparse" does for all but loss gradients, "dense" is plain torch.
+    "pairs" never uses neighbour lists, "sparse" does for all but loss gradients, "dense" is plain torch. Loss
+    gradients of periodic structures are those of automatic differentiation.
     """
 
     def __init__(self, config: GeometricAttentionConfig, name: str = "auto") -> None:
@@ -49,6 +52,8 @@ class GeometricAttentionEngine(Engine):
         self.name = name
         self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
+        with torch.random.fork_rng(devices=[]):
+            self.autograd = AutogradEngine(GeometricAttention(config))
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> PreparedWeights:
         return PreparedWeights(parameters, keep)
@@ -67,9 +72,15 @@ class GeometricAttentionEngine(Engine):
         found.maker = engine
         return found
 
-    def gradient(self, evaluation: Evaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: Evaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         assert evaluation.maker is not None
-        return evaluation.maker.gradient(evaluation, by_energy, by_forces)
+        return evaluation.maker.gradient(evaluation, by_energy, by_forces, by_stress)
 
     def setup_pending(self) -> bool:
         return self.name in ("auto", "pairs") and to_be_compiled(CODE)
@@ -92,6 +103,8 @@ class GeometricAttentionEngine(Engine):
 
     def _choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
+        if batch.cell is not None and gradient:
+            return self.autograd
         if batch.cell is not None or (near and not gradient):
             return self.sparse
         if self.name == "dense":

@@ -25,13 +25,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.errors import GeomAttError
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.images import summed_basis
 from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network, pair_switch
 
-EXPONENT_LIMIT = (
-    40.0  # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution
-)
+# Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution.
+EXPONENT_LIMIT = 40.0
 
 MOST_TERMS = 50_000_000  # numbers in the sum over paths of one pair
 
@@ -80,8 +79,7 @@ class GeometricAttention(Network):
         order lose a pair that is switched off.
         """
         factor = None if switch is None else pair_switch(switch, self.switch_layers, batch)
-        alpha = self.coefficients(pair_distances(batch.positions), batch.mask, factor)
-        return self.energies_with(batch.numbers, alpha)
+        return self.energies_with(batch.numbers, self._alpha(batch, factor))
 
     @property
     def switch_layers(self) -> int:
@@ -96,10 +94,11 @@ class GeometricAttention(Network):
             for layer, matrix in enumerate(alpha[s])
         ]
 
-    def _alpha(self, batch: Batch) -> list[list[Tensor]]:
+    def _alpha(self, batch: Batch, factor: Tensor | None = None) -> list[list[Tensor]]:
+        """α of every stream and layer; in cells summed over the images of j."""
         if batch.cell is not None:
-            raise GeomAttError("There are no attention matrices of periodic structures. Set pbc to False.")
-        return self.coefficients(pair_distances(batch.positions), batch.mask)
+            return self._chains(summed_basis(self, batch), batch.mask, factor)
+        return self.coefficients(pair_distances(batch.positions), batch.mask, factor)
 
     def coefficients(
         self, distances: Tensor, mask: Tensor, factor: Tensor | None = None
@@ -109,6 +108,10 @@ class GeometricAttention(Network):
         `factor` (layers, B, N, N) multiplies the overlaps F²(i,j).
         """
         phi = self.basis(distances) * pair_mask(mask)[..., None]  # (B, N, N, L)
+        return self._chains(phi, mask, factor)
+
+    def _chains(self, phi: Tensor, mask: Tensor, factor: Tensor | None) -> list[list[Tensor]]:
+        """α from basis functions of pairs (B, N, N, L)."""
         constant = pair_mask(mask).to(phi.dtype)  # (B, N, N), where the bias k acts
         scale = self.config.spacing / len(self.config.orders)
         return [

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
 
 from geomatt.errors import GeomAttError
-from geomatt.model.settings import NetworkConfig, setting
+from geomatt.model.settings import NetworkConfig, require_range, setting
 
-SIZES = {"S": 64, "M": 128, "L": 256}  # channels
 NORMALISATIONS = ("atoms", "constant")
 DECAY = 1.0  # Å, of x = exp(−d / DECAY)
 NEAREST, FARTHEST = 1.0, math.exp(-10.0)  # x at d = 0 and at 10 Å: the range of the centres μ
@@ -25,10 +22,18 @@ class PairStatesConfig(NetworkConfig):
     functions: int = setting(16, "basis functions of the distance (L)")
     normalisation: str = setting(
         "atoms",
-        "what divides sums over atoms: the square root of the number of atoms, or a constant",
+        "what divides sums over atoms: the square root of the number of atoms, or a constant; with a radius "
+        "always a constant",
         choices=NORMALISATIONS,
     )
     typical_atoms: float = setting(20.0, "the number of atoms that a constant normalisation stands for")
+    radius: float = setting(
+        0.0,
+        "distance in Å beyond which atoms do not interact, so that cells may be periodic; 0: all pairs do",
+    )
+    electrons: bool = setting(
+        False, "total charge and number of unpaired electrons as inputs; on where the data has them"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -40,13 +45,10 @@ class PairStatesConfig(NetworkConfig):
             )
         if not self.typical_atoms > 0:
             raise GeomAttError(f"`typical_atoms` must be positive, not {self.typical_atoms}.")
-
-    @classmethod
-    def of_size(cls, size: str, elements: Sequence[int], **settings: Any) -> Self:
-        """The configuration of size S, M or L."""
-        if size not in SIZES:
-            raise GeomAttError(f"Unknown `size` {size!r}. Use one of: {', '.join(SIZES)}.")
-        return cls(elements=tuple(elements), channels=SIZES[size], **settings)
+        if self.radius:
+            require_range(self, 0.5, 100.0, "radius")
+            # A factor that depends on the number of atoms would let far atoms matter.
+            object.__setattr__(self, "normalisation", "constant")
 
     @property
     def sharpness(self) -> float:

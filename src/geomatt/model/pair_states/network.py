@@ -2,19 +2,23 @@
 
     x_ij = exp(−d_ij / 1 Å)                                        decays with distance, 1 at d = 0
     φ_l(d) = exp(−β (x − μ_l)²)                                    L basis functions, centres even in x
-    X_ij = (K φ(d_ij)) ∘ g(z_i) ∘ h(z_j)   (i ≠ j)                 initial state of a pair, C numbers
-    X_ii = e(z_i)                                                  an atom is the pair with itself
+    X_ij = u_ij (K φ(d_ij)) ∘ g(z_i) ∘ h(z_j)   (i ≠ j)            initial state of a pair, C numbers
+    X_ii = e(z_i) + Q q(z_i) + S w(z_i)                            an atom is the pair with itself
     T rounds:
         A = W_A X,  B = W_B X                                      no biases: a state of zero has no part
         P_ij = s Σ_m A_im ∘ B_mj                                   sum over all atoms, i and j included
-        X_ij ← X_ij + W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂           hidden width 2C
+        X_ij ← X_ij + u_ij (W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂)    hidden width 2C
     E_i = MLP([X_ii, s Σ_{j≠i} X_ij])                              2C → 2C → C → 1, silu
 
-s = N^(−1/2) with N the atoms of the structure, or a constant. The product is that of matrices over atoms, one
-for each channel: T rounds describe terms of up to 2^T + 1 bodies.
+s = N^(−1/2) with N the atoms of the structure, or a constant. u_ij = 1, or with a radius R an envelope that
+is zero from R on (`envelope`) and 1 for i = j: then states of far pairs are exactly zero, s is a constant,
+and structures may be periodic (`sparse`: states belong to neighbours and their images). The product is that
+of matrices over atoms, one for each channel: T rounds describe terms of up to 2^T + 1 bodies.
+
+Q and S, total charge and number of unpaired electrons, are inputs where the data has them (`electrons`).
 
 Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
-are zero, so they add nothing to any sum. `dense`, `cpu` and `gpu` compute the same numbers faster.
+are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` compute the same numbers faster.
 """
 
 from __future__ import annotations
@@ -28,8 +32,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network, pair_switch
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
+from geomatt.model.pair_states.envelope import envelope
+from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
+from geomatt.model.pair_states.sparse.states import sparse_atomic_energies, sparse_attention
 
 
 @dataclass
@@ -47,6 +55,7 @@ class PairStates(Network):
     kind: ClassVar[str] = "pair-states"
     Config: ClassVar = PairStatesConfig
     recipe: ClassVar[str] = "pair"
+    periodic_hint: ClassVar[str] = "Train with a `radius` for periodic structures. "
     small: ClassVar = {"channels": 8, "rounds": 2, "functions": 8}
     parts: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "initial": ("g", "h", "e", "K"),
@@ -65,6 +74,9 @@ class PairStates(Network):
         self.g = nn.Parameter(torch.empty(elements, width))
         self.h = nn.Parameter(torch.empty(elements, width))
         self.e = nn.Parameter(torch.empty(elements, width))
+        if config.electrons:
+            self.electrons = nn.Parameter(torch.zeros(elements, 2, width))  # q and w
+            self.per_element = (*self.per_element, "electrons")  # type: ignore[misc]
         self.K = nn.Parameter(torch.empty(width, config.functions))
         self.W_AB = nn.Parameter(torch.empty(rounds, 2 * width, width))  # W_A above W_B
         self.W1 = nn.Parameter(torch.empty(rounds, 2 * width, 2 * width))
@@ -109,11 +121,36 @@ class PairStates(Network):
         `switch` multiplies states of pairs i ≠ j: entry 0 the initial states, entry t those after round t.
         Any shape that broadcasts to (T + 1, B, N, N). A factor of one changes nothing, zero removes a pair.
         """
+        if batch.cell is not None:
+            return self.forward(batch, switch, self.graph(batch))
         for one in self.run(batch, switch):
             states = one.states
         own, between = self_pairs(batch), ~self_pairs(batch)
         features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
         return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
+
+    def forward(self, batch: Batch, switch: Tensor | None = None, graph: PairGraph | None = None) -> Tensor:
+        """With a graph, over the neighbours in it."""
+        if graph is None:
+            return self.atomic_energies(batch, switch)
+        return sparse_atomic_energies(self, batch, graph, switch)
+
+    def graph(self, batch: Batch) -> PairGraph:
+        """Neighbours in a batch; all pairs without a radius."""
+        if batch.cell is not None and not self.config.radius:
+            raise GeomAttError(
+                f"In this model all pairs of atoms interact, at any distance. {self.periodic_hint}"
+                "Set pbc to False for a molecule."
+            )
+        return joined(Graphs(self.config.radius).of(batch), batch.numbers.shape[-1])
+
+    @property
+    def radius(self) -> float | None:
+        return self.config.radius or None
+
+    @property
+    def uses_electrons(self) -> bool:
+        return self.config.electrons
 
     @property
     def switch_layers(self) -> int:
@@ -121,6 +158,8 @@ class PairStates(Network):
 
     def attention(self, batch: Batch) -> list[AttentionRecord[Tensor]]:
         """Of every round |Σ_c A_ij,c B_ji,c|, the path i → j → i, averaged with j → i → j."""
+        if batch.cell is not None:
+            return sparse_attention(self, batch, self.graph(batch))
         records = []
         for t, one in enumerate(self.run(batch), start=1):
             path = (one.a * one.b.transpose(1, 2)).sum(-1).abs()  # (B, N, N)
@@ -146,33 +185,49 @@ class PairStates(Network):
             from geomatt.model.pair_states.engine import PairStatesEngine
 
             return PairStatesEngine(self)
-        if name == "dense":
+        if name == "dense" and not self.config.electrons:
             from geomatt.model.pair_states.dense.engine import DenseEngine
 
             return DenseEngine(self)
-        return super().engine(name)
+        if name == "sparse":
+            from geomatt.model.pair_states.sparse.engine import SparseEngine
+
+            return SparseEngine(self)
+        return super().engine("autograd" if name == "dense" else name)
 
     @classmethod
     def engines(cls) -> tuple[str, ...]:
-        return (*super().engines(), "dense")
+        return (*super().engines(), "dense", "sparse")
 
     def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
         """All rounds, one after the other."""
         weights = self.pair_weights(batch, switch)
-        x = self.initial_states(batch) * weights[0]
+        u = self.envelopes(batch)
+        x = u * self.initial_states(batch) * weights[0]
         for t in range(self.config.rounds):
             a, b = (x @ self.W_AB[t].T).chunk(2, -1)  # (B, N, N, C)
             p = self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b)
             hidden = functional.silu(torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t])  # (B, N, N, 2C)
-            x = (x + hidden @ self.W2[t].T + self.b2[t]) * weights[t + 1]
+            x = (x + u * (hidden @ self.W2[t].T + self.b2[t])) * weights[t + 1]
             yield Round(a, b, x)
 
     def initial_states(self, batch: Batch) -> Tensor:
-        """X before the first round, (B, N, N, C)."""
+        """X before the first round, without the envelope, (B, N, N, C)."""
         one_hot = (batch.numbers[..., None] == self.elements).to(self.g.dtype)  # (B, N, elements)
-        g, h, e = one_hot @ self.g, one_hot @ self.h, one_hot @ self.e  # (B, N, C)
+        g, h = one_hot @ self.g, one_hot @ self.h  # (B, N, C)
+        e = self.self_states(one_hot, batch)
         functions = self.basis(pair_distances(batch.positions)) @ self.K.T  # (B, N, N, C)
         return torch.where(self_pairs(batch), e[:, :, None], functions * g[:, :, None] * h[:, None])
+
+    def self_states(self, one_hot: Tensor, batch: Batch) -> Tensor:
+        """X_ii before the first round (B, N, C), from the elements of atoms (B, N, elements)."""
+        found = one_hot @ self.e
+        if not self.config.electrons:
+            return found
+        for k, value in enumerate((batch.charge, batch.spin)):
+            if value is not None:
+                found = found + value.to(found)[:, None, None] * (one_hot @ self.electrons[:, k])
+        return found
 
     def basis(self, distances: Tensor) -> Tensor:
         """φ of distances (...) as (..., L).
@@ -183,6 +238,11 @@ class PairStates(Network):
         x = torch.exp(-distances / DECAY)
         exponent = self.config.sharpness * (x[..., None] - self.mu) ** 2
         return torch.where(exponent < 40.0, torch.exp(-exponent), 0.0)
+
+    def envelopes(self, batch: Batch) -> Tensor:
+        """u, (B, N, N, 1); one for i = j, whose distance is zero."""
+        distances = pair_distances(batch.positions)[..., None]
+        return envelope(distances, self.config.radius) if self.config.radius else torch.ones_like(distances)
 
     def scale(self, batch: Batch) -> Tensor:
         """s, the factor on sums over atoms, as (B, 1, 1, 1)."""

@@ -156,7 +156,13 @@ class CompiledEngine(Engine):
         )
 
     @torch.no_grad()
-    def gradient(self, evaluation: CompiledEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: CompiledEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         assert evaluation.work is not None
         return evaluation.work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
 

@@ -126,7 +126,13 @@ class DenseEngine(Engine):
         return DenseEvaluation(forward.atomic.sum(-1), forward.atomic, found, None, None, forward, adjoints)
 
     @torch.no_grad()
-    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: DenseEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         assert evaluation.forward is not None
         assert evaluation.adjoints is not None
         found = self._gradient(evaluation.forward, evaluation.adjoints, by_energy, by_forces)

@@ -83,7 +83,13 @@ class FusedEngine(Engine):
         )
 
     @torch.no_grad()
-    def gradient(self, evaluation: FusedEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: FusedEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         program, call = evaluation.program, evaluation.call
         assert program is not None
         assert call is not None

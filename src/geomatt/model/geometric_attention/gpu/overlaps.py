@@ -11,9 +11,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from geomatt.model.geometric_attention import network
 from geomatt.model.geometric_attention.gpu.chain import product, split
 
-EXPONENT_LIMIT = tl.constexpr(40.0)  # beyond it Φ̂ is zero, as in `GeometricAttention.basis`
+EXPONENT_LIMIT = tl.constexpr(network.EXPONENT_LIMIT)
 
 
 @triton.jit

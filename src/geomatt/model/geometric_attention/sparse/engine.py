@@ -99,7 +99,13 @@ class SparseEngine(Engine):
             None if stress is None else stress[None],
         )
 
-    def gradient(self, evaluation: Evaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: Evaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         raise NotImplementedError
 
     def capturable(self, batch: Batch) -> bool:

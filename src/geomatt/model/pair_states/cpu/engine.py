@@ -67,7 +67,8 @@ class CompiledEngine(Engine):
 
     def __init__(self, network: Network) -> None:
         self.config = network.config
-        self.supported = network.config.channels % LANES == 0
+        plain = not (network.config.radius or network.config.electrons)
+        self.supported = network.config.channels % LANES == 0 and plain
         self.names = [name for name, _ in network.named_parameters()]
         self._space: Tensor | None = None
         self._work: _Work | None = None  # the last evaluation, if it is in the work space
@@ -125,7 +126,13 @@ class CompiledEngine(Engine):
         return CompiledEvaluation(energy, work.atomic[None], found)
 
     @torch.no_grad()
-    def gradient(self, evaluation: CompiledEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: CompiledEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         work = evaluation.work
         if work is None or work is not self._work:
             raise RuntimeError("a gradient comes once, after its evaluation and before the next")

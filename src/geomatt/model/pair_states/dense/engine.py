@@ -9,6 +9,7 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
+from geomatt.model.pair_states.dense.envelope import EnvelopedKernels
 from geomatt.model.pair_states.dense.kernels import TorchKernels
 from geomatt.model.pair_states.dense.program import Program, prepare
 
@@ -50,7 +51,13 @@ class DenseEngine(Engine):
         return DenseEvaluation(energy, atomic, found)
 
     @torch.no_grad()
-    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: DenseEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         program = evaluation.program
         assert program is not None
         assert evaluation.forces is not None
@@ -65,5 +72,6 @@ class DenseEngine(Engine):
         """The sweeps over a batch, or over the structures `index` (M, B) of it."""
         if index is not None:
             batch = batch.rows(index)
-        kernels = TorchKernels(self.config, p, batch.numbers, batch.positions)
+        kind = EnvelopedKernels if self.config.radius else TorchKernels
+        kernels = kind(self.config, p, batch.numbers, batch.positions)
         return Program(self.config, p, kernels, batch.positions, gradient)

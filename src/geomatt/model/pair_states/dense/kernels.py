@@ -78,10 +78,14 @@ class TorchKernels:
 
     def forces(self, n_x: Tensor) -> Tensor:
         """F = −∂E/∂r (M, B, N, 3) from n of the initial states."""
+        n_d = self._by_distance(n_x).unflatten(-1, self.shape)
+        return ((n_d + n_d.mT)[..., None] * self.direction).sum(3)
+
+    def _by_distance(self, n_x: Tensor) -> Tensor:
+        """−∂E/∂d (M, P)."""
         weighted = torch.empty_like(n_x)
         self._embedded(n_x, weighted)
-        n_d = (torch.bmm(self.p["K"].mT, weighted) * self.slope).sum(1).unflatten(-1, self.shape)
-        return ((n_d + n_d.mT)[..., None] * self.direction).sum(3)
+        return (torch.bmm(self.p["K"].mT, weighted) * self.slope).sum(1)
 
     def initial_gradient(self, x_hat: Tensor, n_x: Tensor) -> dict[str, Tensor]:
         """∂L/∂ of g, h, e and K."""
@@ -156,13 +160,15 @@ class TorchKernels:
             torch.addcmul(x, b2[..., None], self.mask, out=x_next)
 
     def activate_dot(
-        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, x_dot_next: Tensor | None
+        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, b2: Tensor, x_dot_next: Tensor | None
     ) -> None:
         silu_slope(h_dot, h, u_dot)
         if x_dot_next is not None:
             x_dot_next.copy_(x_dot)
 
-    def activate_adjoint(self, n_u: Tensor, h: Tensor, n_next: Tensor, n_h: Tensor, n_x: Tensor) -> None:
+    def activate_adjoint(
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
+    ) -> None:
         silu_slope(self._of_pairs(n_u), h, n_h)
         if n_x.data_ptr() != n_next.data_ptr():
             n_x.copy_(self._of_pairs(n_next))
@@ -182,6 +188,10 @@ class TorchKernels:
         u_sums.copy_(self._sums(u))
         if b2 is not None:
             x_sums.addcmul_(self.counts(), b2[:, None, None])
+
+    def gather_dot(self, x: Tensor, u: Tensor, b2: Tensor, x_sums: Tensor, u_sums: Tensor) -> None:
+        """Of Ẋ and U̇; b₂ moves only with an envelope."""
+        self.gather(x, u, None, x_sums, u_sums)
 
     def counts(self) -> Tensor:
         """Own pair and scaled sum over the others of ones, (M, B·N, 2, 1)."""
@@ -212,6 +222,14 @@ class TorchKernels:
     def biases(self, adjoint: Tensor) -> Tensor:
         """Σ_pairs x̂ of every round, (M, T, R)."""
         return adjoint[:, :, :, 0].sum(-1).transpose(0, 1)
+
+    def update_biases(self, adjoint: Tensor) -> Tensor:
+        """As `biases`, for b₂ of all rounds but the last, from adjoints of X."""
+        return self.biases(adjoint)
+
+    def last_bias(self, by_b2: Tensor, adjoint: Tensor) -> Tensor:
+        """∂L/∂b₂ of the last round (M, C) from that of `readout_sums` and adjoints of R (M, 2, B·N, 2, C)."""
+        return by_b2
 
     # ---- readout of atoms, (M, B·N, features) ----------------------------------------------------------
 

@@ -117,7 +117,7 @@ class Program:
             n_h, n_ab = n_h_ab.split(2 * width, 1)
             if t < self.rounds - 1:
                 n_u = multiply(p["W2"][:, t].mT, n_next, n_u_here)
-            k.activate_adjoint(n_u, h, n_next, n_h, n_x)
+            k.activate_adjoint(n_u, h, n_next, p["b2"][:, t], n_h, n_x)
             multiply(p["W1"][:, t, :, width:].mT, n_h, n_p)
             k.product_adjoint(n_p, ab, n_ab)
             multiply(p["back"][:, t].mT, n_h_ab, n_x, add=True)
@@ -137,7 +137,7 @@ class Program:
             k.product_dot(ab, ab_dot, product_dot)
             multiply(p["W1"][:, t], xp_dot, h_dot)
             x_dot_next = self._next_x(t, 1)
-            k.activate_dot(h, h_dot, u_dot, x_dot, x_dot_next)
+            k.activate_dot(h, h_dot, u_dot, x_dot, p["b2"][:, t], x_dot_next)
             if x_dot_next is not None:
                 multiply(p["W2"][:, t], u_dot, x_dot_next, add=True)
         self.readout.tangents(x_dot, u_dot)
@@ -171,7 +171,7 @@ class Program:
         w2, b2 = found.pop("last.W2"), found.pop("last.b2")
         if last:
             w2 = torch.cat([self.kernels.weights(tape.adjoint_x[1:], tape.u[:last]), w2], 1)
-            b2 = torch.cat([self.kernels.biases(tape.adjoint_x[1:]), b2], 1)
+            b2 = torch.cat([self.kernels.update_biases(tape.adjoint_x[1:]), b2], 1)
         found["W2"], found["b2"] = w2, b2
         x_hat, n_x = tape.adjoint_x[0].unbind(2)
         return found | self.kernels.initial_gradient(x_hat, n_x)

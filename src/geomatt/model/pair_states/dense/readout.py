@@ -40,7 +40,7 @@ class Readout:
     def energies(self, x: Tensor, u: Tensor) -> Tensor:
         """Atomic energies (M, B, N) from states before the last round and what it adds before W₂."""
         k = self.kernels
-        self._gather(x, u, self.b2, 0)
+        self._gather(x, u, 0)
         multiply(self.r[:, 0], self.v1.mT, self.q1[:, 0])
         k.hidden(self.q1[:, 0], self.c1, self.a1[:, 0])
         multiply(self.a1[:, 0], self.v2.mT, self.q2[:, 0])
@@ -53,7 +53,7 @@ class Readout:
         return self._back(-1)
 
     def tangents(self, x_dot: Tensor, u_dot: Tensor) -> None:
-        self._gather(x_dot, u_dot, None, 1)
+        self._gather(x_dot, u_dot, 1)
         multiply(self.r[:, 1], self.v1.mT, self.q1[:, 1])
         self.kernels.hidden_dot(self.q1[:, 0], self.q1[:, 1], self.a1[:, 1])
         multiply(self.a1[:, 1], self.v2.mT, self.q2[:, 1])
@@ -83,13 +83,14 @@ class Readout:
             "last.W2": torch.bmm(
                 self._by_kind(self.adjoint_r).flatten(1, 3).mT, self._by_kind(self.sums).flatten(1, 3)
             )[:, None],
-            "last.b2": by_b2[:, None],
+            "last.b2": self.kernels.last_bias(by_b2, self._by_kind(self.adjoint_r))[:, None],
         }
 
-    def _gather(self, x: Tensor, u: Tensor, b2: Tensor | None, slot: int) -> None:
-        """R from states of pairs."""
+    def _gather(self, x: Tensor, u: Tensor, slot: int) -> None:
+        """R from states of pairs, or Ṙ from their tangents."""
         r, sums = self._by_kind(self.r[:, slot]), self._by_kind(self.sums[:, slot])
-        self.kernels.gather(x, u, b2, r, sums)
+        gather = self.kernels.gather_dot if slot else self.kernels.gather
+        gather(x, u, self.b2, r, sums)
         multiply(sums.flatten(1, 2), self.w2.mT, r.flatten(1, 2), add=True)
 
     def _back(self, slot: int) -> tuple[Tensor, Tensor]:

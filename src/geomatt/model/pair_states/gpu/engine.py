@@ -12,6 +12,7 @@ from geomatt.data.batch import Batch
 from geomatt.model.interface import Parameters
 from geomatt.model.pair_states.dense.engine import DenseEngine, DenseEvaluation
 from geomatt.model.pair_states.dense.program import Program
+from geomatt.model.pair_states.gpu.envelope import EnvelopedTritonKernels
 from geomatt.model.pair_states.gpu.kernels import LARGEST, TritonKernels
 
 # Precision of torch's products, by what is asked for. Triton's are always float32: they are a small part of
@@ -42,14 +43,21 @@ class TritonEngine(DenseEngine):
         with products_in(TRAINING if gradient else EVALUATION):
             return super().evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
 
-    def gradient(self, evaluation: DenseEvaluation, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(
+        self,
+        evaluation: DenseEvaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
+    ) -> Tensor:
         with products_in(TRAINING):
             return super().gradient(evaluation, by_energy, by_forces)
 
     def _program(self, p: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Program:
         if batch.positions.dtype != torch.float32 or batch.numbers.shape[2] > LARGEST:
             return super()._program(p, batch, index, gradient)
-        kernels = TritonKernels(self.config, p, batch, index, slots=1 + gradient)
+        kind = EnvelopedTritonKernels if self.config.radius else TritonKernels
+        kernels = kind(self.config, p, batch, index, slots=1 + gradient)
         return Program(self.config, p, kernels, batch.positions, gradient)
 
 

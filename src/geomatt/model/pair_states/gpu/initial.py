@@ -93,15 +93,30 @@ def rate(positions, r_dot, at_i, at_j, inverse, between):
 
 
 @triton.jit
-def functions(d, between, mu, m, sharpness, decay, L: tl.constexpr, LB: tl.constexpr):
-    """φ and dφ/dd, (LB, pairs); functions beyond L are zero."""
+def envelope(d, RADIUS: tl.constexpr):
+    """u and du/dd, see `pair_states.envelope`."""
+    x = tl.minimum(d / RADIUS, 1.0)
+    rest = 1.0 - x
+    value = rest * rest * rest * (1.0 + x * (3.0 + x * (6.0 + x * (10.0 + x * (15.0 + x * 21.0)))))
+    square = x * x
+    return value, (-168.0 / RADIUS) * square * square * x * rest * rest
+
+
+@triton.jit
+def functions(d, between, mu, m, sharpness, decay, L: tl.constexpr, LB: tl.constexpr, RADIUS: tl.constexpr):
+    """φ and dφ/dd, (LB, pairs), times the envelope if there is a RADIUS; functions beyond L are zero."""
     l = tl.arange(0, LB)
     centre = tl.load(mu + m * L + l, mask=l < L, other=1e3)
     x = tl.exp(-d / decay)
     offset = x[None, :] - centre[:, None]
     exponent = sharpness * offset * offset
     phi = tl.where((exponent < EXPONENT_LIMIT) & between[None, :], tl.exp(-exponent), 0.0)
-    return phi, (2.0 * sharpness / decay) * offset * x[None, :] * phi
+    slope = (2.0 * sharpness / decay) * offset * x[None, :] * phi
+    if RADIUS > 0:
+        u, change = envelope(d, RADIUS)
+        slope = slope * u[None, :] + phi * change[None, :]
+        phi = phi * u[None, :]
+    return phi, slope
 
 
 @triton.jit
@@ -114,7 +129,7 @@ def rows_of(table, table_m, m, z, c, there, C: tl.constexpr):
 @triton.jit
 def initial_kernel(
     positions, species, mu, sharpness, decay, weights, k_m, g, h, e, g_m, h_m, e_m, r_dot, x, x_m,
-    batch, atoms, columns, apart, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr, RADIUS: tl.constexpr,
     DOT: tl.constexpr, BC: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """X of BC channels and BP pairs; if DOT, its tangent along ṙ."""
@@ -122,7 +137,7 @@ def initial_kernel(
     c = tl.program_id(1) * BC + tl.arange(0, BC)
     m = tl.program_id(2).to(tl.int64)
     d, inverse, z_i, z_j, between, itself, at_i, at_j = geometry(positions, species, m, p, batch, atoms)
-    phi, slope = functions(d, between, mu, m, sharpness, decay, L, LB)
+    phi, slope = functions(d, between, mu, m, sharpness, decay, L, LB, RADIUS)
     if DOT:
         phi = slope * rate(positions, r_dot, at_i, at_j, inverse, between)[None, :]
     l = tl.arange(0, LB)
@@ -139,14 +154,14 @@ def initial_kernel(
 @triton.jit
 def by_distance_kernel(
     positions, species, mu, sharpness, decay, weights, k_m, g, h, g_m, h_m, n_x, n_x_m, n_d,
-    batch, atoms, columns, apart, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr,
+    batch, atoms, columns, apart, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr, RADIUS: tl.constexpr,
     BC: tl.constexpr, BP: tl.constexpr,
 ):  # fmt: skip
     """−∂E/∂d of BP pairs, (M, columns)."""
     p = tl.program_id(0) * BP + tl.arange(0, BP)
     m = tl.program_id(1).to(tl.int64)
     d, _, z_i, z_j, between, _, _, _ = geometry(positions, species, m, p, batch, atoms)
-    _, slope = functions(d, between, mu, m, sharpness, decay, L, LB)
+    _, slope = functions(d, between, mu, m, sharpness, decay, L, LB, RADIUS)
     l = tl.arange(0, LB)
     by_phi = tl.zeros((LB, BP), tl.float32)
     for start in range(0, C, BC):
@@ -193,7 +208,7 @@ def forces_kernel(positions, n_d, forces, batch, atoms, columns, NT: tl.constexp
 def initial_gradient_kernel(
     positions, species, mu, sharpness, decay, weights, k_m, g, h, g_m, h_m, r_dot, x_hat, hat_m, n_x, n_m,
     by_atom, by_k, batch, atoms, columns, apart, chunks, C: tl.constexpr, L: tl.constexpr, LB: tl.constexpr,
-    NT: tl.constexpr, CHUNK: tl.constexpr, BC: tl.constexpr,
+    RADIUS: tl.constexpr, NT: tl.constexpr, CHUNK: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
     """Sums of ∂L/∂ over CHUNK rows i of a structure: by g and e of each i, by h of all j, by K.
 
@@ -213,7 +228,7 @@ def initial_gradient_kernel(
     for i in range(chunk * CHUNK, tl.minimum((chunk + 1) * CHUNK, atoms)):
         p = tl.where(j < atoms, b * (atoms * atoms) + i * atoms + j, batch * atoms * atoms)
         d, inverse, z_i, z_j, between, itself, at_i, at_j = geometry(positions, species, m, p, batch, atoms)
-        phi, slope = functions(d, between, mu, m, sharpness, decay, L, LB)
+        phi, slope = functions(d, between, mu, m, sharpness, decay, L, LB, RADIUS)
         phi_dot = slope * rate(positions, r_dot, at_i, at_j, inverse, between)[None, :]
         there = channels[:, None] & (between | itself)[None, :]
         hat = tl.load(x_hat + m * hat_m + c[:, None] * apart + p[None, :], mask=there, other=0.0)

@@ -82,17 +82,21 @@ class TritonKernels(TorchKernels):
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], self.p["e"],
             _stride(self.p["g"]), _stride(self.p["h"]), _stride(self.p["e"]),
             self.positions if r_dot is None else r_dot, *_pointers(out), **self._sizes(), LB=self.basis,
-            L=self.config.functions, DOT=r_dot is not None, BC=INITIAL_CHANNELS, BP=INITIAL_PAIRS,
+            RADIUS=self.config.radius, L=self.config.functions, DOT=r_dot is not None, BC=INITIAL_CHANNELS,
+            BP=INITIAL_PAIRS,
         )  # fmt: skip
 
-    def forces(self, n_x: Tensor) -> Tensor:
+    def _by_distance(self, n_x: Tensor) -> Tensor:
         n_d = self._new(self.members, self.columns)
-        found = torch.empty_like(self.positions)
         initial.by_distance_kernel[(_blocks(self.columns, DISTANCE_PAIRS), self.members)](
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], _stride(self.p["g"]),
             _stride(self.p["h"]), *_pointers(n_x), n_d, **self._sizes(), L=self.config.functions,
-            LB=self.basis, BC=32, BP=DISTANCE_PAIRS,
+            LB=self.basis, RADIUS=self.config.radius, BC=32, BP=DISTANCE_PAIRS,
         )  # fmt: skip
+        return n_d
+
+    def forces(self, n_x: Tensor) -> Tensor:
+        n_d, found = self._by_distance(n_x), torch.empty_like(self.positions)
         initial.forces_kernel[self._atoms_grid()](
             self.positions, n_d, found, self.batch, self.atoms, self.columns, NT=self.tile, num_warps=1
         )
@@ -108,7 +112,7 @@ class TritonKernels(TorchKernels):
             *self._basis(), *_pointers(self.p["K"]), self.p["g"], self.p["h"], _stride(self.p["g"]),
             _stride(self.p["h"]), self.r_dot, *_pointers(x_hat), *_pointers(n_x), by_atom, by_k,
             **self._sizes(), chunks=chunks, L=self.config.functions, LB=self.basis, NT=self.tile,
-            CHUNK=GRADIENT_ATOMS, BC=GRADIENT_CHANNELS,
+            RADIUS=self.config.radius, CHUNK=GRADIENT_ATOMS, BC=GRADIENT_CHANNELS,
         )  # fmt: skip
         found = self._new(self.members, 3, self.elements, self.channels)
         initial.by_element_kernel[
@@ -168,7 +172,7 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
 
     def activate_dot(
-        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, x_dot_next: Tensor | None
+        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, b2: Tensor, x_dot_next: Tensor | None
     ) -> None:
         activations.activate_dot_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot),
@@ -176,7 +180,9 @@ class TritonKernels(TorchKernels):
             C=self.channels, NEXT=x_dot_next is not None, **self._block(),
         )  # fmt: skip
 
-    def activate_adjoint(self, n_u: Tensor, h: Tensor, n_next: Tensor, n_h: Tensor, n_x: Tensor) -> None:
+    def activate_adjoint(
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
+    ) -> None:
         activations.activate_adjoint_kernel[self._rows_grid()](
             *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), self.scale,
             self.mask, **self._sizes(), ATOMS=n_u.dim() == 4, CARRY=n_x.data_ptr() != n_next.data_ptr(),

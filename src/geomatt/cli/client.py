@@ -1,0 +1,62 @@
+"""`geomatt client`: energies and forces for i-PI, or for another program with its protocol."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from geomatt.cli.console import console, output
+from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, LengthUnit, Model, load_model, read_data
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(epilog="Example: geomatt client md17/ethanol:fast ethanol.xyz --unix ethanol")(client)
+
+
+def client(
+    model: Model,
+    structure: Annotated[
+        str, typer.Argument(help="File whose first structure has the atoms in the server's order.")
+    ],
+    unix: Annotated[
+        str | None,
+        typer.Option("--unix", help="Name of a Unix socket, <address> in i-PI's input.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="Machine the server runs on.")] = "localhost",
+    port: Annotated[int, typer.Option("--port", help="Port the server listens at.")] = 31415,
+    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server to start.")] = 60.0,
+    walls: Annotated[
+        bool, typer.Option("--walls/--no-walls", help="Add walls where the training data end.")
+    ] = True,
+    length_unit: LengthUnit = None,
+    device: Device = None,
+    dtype: Dtype = None,
+) -> None:
+    """Give energies, forces and the virial to i-PI or ASE's socket server until it ends the simulation.
+
+    A structure with periodic boundaries uses the server's cell; without them the cell has no meaning.
+    """
+    from geomatt.simulation.engines import run_client
+
+    loaded = load_model(model, device, dtype)
+    first = read_data(structure, None, length_unit, WITHOUT_LABELS)[0]
+    done = 0
+
+    def count(more: int) -> None:
+        nonlocal done
+        done += more
+        status.update(f"{done} calculations for {where}")
+
+    where = unix or f"{host}:{port}"
+    try:
+        with console.status(f"Waiting for {where} …") as status:
+            calculator = run_client(
+                loaded, first, unix=unix, host=host, port=port, wait=wait,
+                device=loaded.device, walls=walls, progress=count,
+            )  # fmt: skip
+    except KeyboardInterrupt:
+        output.print(f"stopped after {done} calculations; the server waits for another client")
+        raise typer.Exit(130) from None
+    output.print(f"{done} calculations, {calculator.wall_steps} with a wall active", highlight=False)

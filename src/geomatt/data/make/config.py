@@ -1,0 +1,121 @@
+"""Settings of sampling and labelling."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from geomatt.errors import GeomAttError
+from geomatt.settings import setting
+
+METHOD, START, MOTION, LENGTH = "Reference method", "Start", "Motion", "Length"
+NOT_COMPARED = ("frames", "walkers")  # may differ when a run is continued: frames do not depend on them
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """The reference method."""
+
+    calculator: str = setting(
+        "GFN2-xTB",
+        "GFN2-xTB, GFN1-xTB, or any ASE calculator by import path, such as mace.calculators:mace_off",
+        group=METHOD,
+    )
+    arguments: dict[str, Any] = setting(
+        None,
+        "keyword argument of the calculator: accuracy=0.1, model=small",
+        group=METHOD,
+        flag="--argument",
+        example="accuracy=0.1",
+    )
+    charge: int | None = setting(None, "total charge; what the input says by default, else 0", group=METHOD)
+    multiplicity: int | None = setting(
+        None, "spin multiplicity 2S + 1; what the input says by default, else the lowest", group=METHOD
+    )
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", dict(self.arguments or {}))
+        if not self.calculator:
+            raise GeomAttError("`calculator` is empty. Use GFN2-xTB, GFN1-xTB or an import path.")
+        if self.multiplicity is not None and self.multiplicity < 1:
+            raise GeomAttError(f"`multiplicity` must be 1 or more, not {self.multiplicity}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as plain values."""
+        values = dataclasses.asdict(self)
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+@dataclass(frozen=True)
+class SampleConfig(MethodConfig):
+    """How a molecule is sampled."""
+
+    conformers: int = setting(1, "conformers made of a SMILES string; walkers take turns", group=START)
+    relax: bool = setting(True, "relax the start with the method first", group=START)
+
+    how: str = setting(
+        "dynamics",
+        "dynamics: with a Langevin thermostat; modes: displacements along normal modes",
+        group=MOTION,
+        choices=("dynamics", "modes"),
+    )
+    temperature: tuple[float, ...] = setting(
+        (500.0,), "temperature in K; with several, such as 300,1000, walkers take turns", group=MOTION
+    )
+    timestep: float = setting(0.5, "length of a step in fs", group=MOTION)
+    friction: float = setting(0.01, "coupling to the thermostat, 1/fs", group=MOTION)
+    broken: str = setting(
+        "drop",
+        "frames of a molecule that fell apart: drop them and start that walker anew, keep them, or stop",
+        group=MOTION,
+        choices=("drop", "keep", "stop"),
+    )
+
+    frames: int = setting(1000, "labelled frames in all", group=LENGTH)
+    walkers: int = setting(4, "independent trajectories that share them", group=LENGTH)
+    stride: int = setting(20, "steps between frames", group=LENGTH)
+    equilibrate: float = setting(500.0, "time before the first frame of a walker in fs", group=LENGTH)
+    seed: int = setting(0, "seed of velocities and random forces", group=LENGTH)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "temperature", tuple(float(t) for t in self.temperature))
+        for name in ("conformers", "frames", "walkers", "stride"):
+            if getattr(self, name) < 1:
+                raise GeomAttError(f"`{name}` must be at least 1, not {getattr(self, name)}.")
+        if self.seed < 0:
+            raise GeomAttError(f"`seed` must not be negative, but is {self.seed}.")
+        if not self.temperature or not all(0 < t < math.inf for t in self.temperature):
+            raise GeomAttError(f"`temperature` must be positive, not {_listed(self.temperature)}.")
+        if not 0 < self.timestep <= 10:
+            raise GeomAttError(
+                f"`timestep` must be above 0 and at most 10 fs, not {self.timestep:g}. Molecules with "
+                "hydrogen need about 0.5 fs."
+            )
+        for name in ("friction", "equilibrate"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
+        for item in dataclasses.fields(self):
+            choices, value = item.metadata.get("choices"), getattr(self, item.name)
+            if choices and value not in choices:
+                raise GeomAttError(f"Unknown `{item.name}` {value!r}. Use one of: {', '.join(choices)}.")
+
+    @property
+    def equilibration_frames(self) -> int:
+        """Strides that a walker runs before its first frame."""
+        if self.how == "modes":
+            return 0
+        return math.ceil(self.equilibrate / (self.timestep * self.stride))
+
+    def share(self, walker: int) -> int:
+        """Frames wanted of a walker."""
+        return self.frames // self.walkers + (walker < self.frames % self.walkers)
+
+    def temperature_of(self, walker: int) -> float:
+        return self.temperature[walker % len(self.temperature)]
+
+
+def _listed(values: tuple[float, ...]) -> str:
+    return ",".join(f"{value:g}" for value in values) or "nothing"

@@ -1,0 +1,180 @@
+"""Label given structures with a reference method."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.make.config import MethodConfig
+from geomatt.data.make.folder import Progress, work_folder
+from geomatt.data.make.log import RecordLog
+from geomatt.data.make.method import Method, NotConverged, ProbeJob, Reference
+from geomatt.data.make.workers import Workers
+from geomatt.data.structures import Dataset, Structure
+from geomatt.errors import GeomAttError
+
+_CHUNK = 16  # structures of one chain of tasks
+_HEAD = 4  # index, failures, has stress, energy
+
+
+@dataclass(frozen=True)
+class LabelResult:
+    """Labelled structures; those the method failed for are left out."""
+
+    dataset: Dataset
+    path: Path
+    failed: list[int]  # numbers of the structures left out, from 0
+    summary: dict[str, Any]
+
+
+def label(
+    structures: Dataset,
+    config: MethodConfig,
+    out: str | os.PathLike[str],
+    *,
+    workers: Workers | None = None,
+    progress: Progress | None = None,
+) -> LabelResult:
+    """Compute energy and forces of all structures, and write them to `out` (npz or extxyz).
+
+    Finished ones are kept in `OUT.parts`: the same call continues after any interruption. `progress` is
+    called with the number of structures done since the last call.
+    """
+    workers = workers or Workers()
+    method = Method(config.calculator, config.arguments)
+    todo = [_prepared(s, config) for s in structures]
+    settings = {**config.to_dict(), "structures": structures.fingerprint()[:16]}
+    began = time.monotonic()
+    with work_folder(Path(out), settings) as folder:
+        log = RecordLog(folder.path / "labels.log")
+        labels = {found.index: found for found in map(_Label.from_bytes, log.read())}
+        if progress is not None and labels:
+            progress(len(labels))
+        left = [i for i in range(len(todo)) if i not in labels]
+        if left:
+            workers.run([ProbeJob(method, todo[left[0]])] if not labels else [])
+        jobs = [
+            _Chunk(
+                method, [(i, todo[i]) for i in left[k : k + _CHUNK]], log, labels, workers.seconds, progress
+            )
+            for k in range(0, len(left), _CHUNK)
+        ]
+        workers.run(jobs)
+        good = [i for i in range(len(todo)) if np.isfinite(labels[i].energy)]
+        failed = [i for i in range(len(todo)) if i not in set(good)]
+        if not good:
+            raise GeomAttError(
+                f"{method.calculator} failed for all {len(todo)} structures. Check the structures."
+            )
+        summary = _summary(config, method, labels, failed, began)
+        dataset = Dataset.from_structures(
+            (labels[i].applied(todo[i], method) for i in good),
+            name=structures.name,
+            origin={"theory": method.theory, "made_by": json.dumps(summary["made_by"]), "energy_unit": "eV"},
+        )
+        folder.finish(dataset, summary)
+    return LabelResult(dataset, Path(out), failed, summary)
+
+
+@dataclass(frozen=True)
+class _Label:
+    index: int
+    failures: int
+    energy: float  # nan: the method failed
+    forces: np.ndarray  # (N, 3)
+    stress: np.ndarray | None = None  # (3, 3)
+
+    def to_bytes(self) -> bytes:
+        head = [self.index, self.failures, self.stress is not None, self.energy]
+        stress = np.zeros(0) if self.stress is None else self.stress.reshape(-1)
+        return np.concatenate([head, stress, self.forces.reshape(-1)]).astype("<f8").tobytes()
+
+    @classmethod
+    def from_bytes(cls, record: bytes) -> _Label:
+        values = np.frombuffer(record, dtype="<f8")
+        index, failures, has_stress, energy = values[:_HEAD].tolist()
+        rest = values[_HEAD:]
+        stress = rest[:9].reshape(3, 3) if has_stress else None
+        return cls(int(index), int(failures), energy, rest[9 * int(has_stress) :].reshape(-1, 3), stress)
+
+    def applied(self, structure: Structure, method: Method) -> Structure:
+        info = {**structure.info, "theory": method.theory}
+        return replace(structure, energy=self.energy, forces=self.forces, stress=self.stress, info=info)
+
+
+class _Chunk:
+    """Structures that are labelled one after the other."""
+
+    def __init__(
+        self,
+        method: Method,
+        items: list[tuple[int, Structure]],
+        log: RecordLog,
+        labels: dict[int, _Label],
+        seconds: float,
+        progress: Progress | None,
+    ) -> None:
+        self.method, self.items, self.log, self.labels = method, items, log, labels
+        self.seconds, self.progress = seconds, progress
+
+    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+        return (label_some, (self.method, self.items, self.seconds)) if self.items else None
+
+    def take(self, result: list[bytes]) -> None:
+        self.log.append(result)
+        for found in map(_Label.from_bytes, result):
+            self.labels[found.index] = found
+        self.items = self.items[len(result) :]
+        if self.progress is not None:
+            self.progress(len(result))
+
+
+def label_some(method: Method, items: Sequence[tuple[int, Structure]], seconds: float) -> list[bytes]:
+    """Labels of the first structures, as many as the time allows."""
+    records: list[bytes] = []
+    ends = time.monotonic() + seconds
+    for index, structure in items:
+        reference = Reference(method, structure)
+        reference.fresh()
+        try:
+            energy, forces = reference(structure.positions)
+            stress = reference.stress()
+        except NotConverged:
+            energy, forces, stress = np.nan, np.zeros_like(structure.positions), None
+        records.append(_Label(index, reference.failures, energy, forces, stress).to_bytes())
+        if time.monotonic() > ends:
+            break
+    return records
+
+
+def _prepared(structure: Structure, config: MethodConfig) -> Structure:
+    """Without labels, with the charge and spin asked for."""
+    return replace(
+        structure,
+        energy=None,
+        forces=None,
+        stress=None,
+        charge=structure.charge if config.charge is None else float(config.charge),
+        multiplicity=structure.multiplicity if config.multiplicity is None else config.multiplicity,
+    )
+
+
+def _summary(
+    config: MethodConfig, method: Method, labels: dict[int, _Label], failed: list[int], began: float
+) -> dict[str, Any]:
+    from geomatt import __version__
+
+    return {
+        "structures": len(labels) - len(failed),
+        "failed": failed,
+        "repeated_calculations": sum(found.failures for found in labels.values()),
+        "seconds": round(time.monotonic() - began, 3),
+        "made_by": {"geomatt": __version__, "method": method.describe(), "settings": config.to_dict()},
+    }

@@ -1,0 +1,229 @@
+"""Where work is done: in this process, in several on this machine, or on a Dask cluster.
+
+Work is given as pure functions. When a worker dies, what it was doing is done again by another, and nothing
+else is lost.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures as futures
+import multiprocessing
+import os
+import re
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from geomatt.errors import GeomAttError
+
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+_MOST_DEATHS = 5  # of workers in a row, without a result between
+_PATIENCE = 10.0  # seconds to wait for a scheduler or a result
+_KEPT = "Everything finished so far is kept, and the same command continues."
+
+
+class Job(Protocol):
+    """A chain of tasks, each of which may depend on the result of the one before."""
+
+    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+        """The next function and its arguments; None at the end."""
+
+    def take(self, result: Any) -> None:
+        """Store the result of the last task."""
+
+
+class Workers:
+    """Runs tasks in this process."""
+
+    slots = 1  # tasks submitted at once
+    seconds = 1.0  # a task should take
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
+        future: futures.Future[Any] = futures.Future()
+        try:
+            future.set_result(function(*arguments))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+    def recover(self, error: BaseException) -> bool:
+        """True if the task should be submitted again after this error."""
+        return False
+
+    def wait_longer(self) -> None:
+        """Called when nothing was finished for a while."""
+
+    def run(self, jobs: Sequence[Job]) -> None:
+        """Do all jobs, several at once."""
+        waiting, deaths = deque(jobs), 0
+        running: dict[futures.Future[Any], Job] = {}
+        try:
+            while waiting or running:
+                while waiting and len(running) < self.slots:
+                    job = waiting.popleft()
+                    if (task := job.task()) is not None:
+                        running[self.submit(task[0], *task[1])] = job
+                done, _ = futures.wait(running, _PATIENCE, return_when=futures.FIRST_COMPLETED)
+                if running and not done:
+                    self.wait_longer()
+                for future in done:
+                    job = running.pop(future)
+                    error = future.exception()
+                    if error is None:
+                        job.take(future.result())
+                        deaths = 0
+                    elif isinstance(error, GeomAttError) or not self.recover(error):
+                        raise error
+                    else:
+                        deaths += 1
+                        if deaths > _MOST_DEATHS * max(1, len(running)):
+                            raise GeomAttError(
+                                f"Processes died again and again, perhaps for lack of memory. {_KEPT} "
+                                "Use fewer `workers`."
+                            )
+                    waiting.append(job)
+        finally:
+            for future in running:
+                future.cancel()
+
+
+class Processes(Workers):
+    """Runs tasks in processes on this machine."""
+
+    seconds = 2.0
+
+    def __init__(self, count: int) -> None:
+        self.slots = count
+        self._pool: futures.ProcessPoolExecutor | None = None
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
+        for _ in range(2):
+            if self._pool is None:
+                context = multiprocessing.get_context("spawn")
+                self._pool = futures.ProcessPoolExecutor(self.slots, context, _ignore_interrupt)
+            try:
+                return self._pool.submit(function, *arguments)
+            except futures.BrokenExecutor:  # a process died a moment ago
+                self.close()
+        raise GeomAttError("Processes cannot be started on this machine. Use one of `workers`.")
+
+    def recover(self, error: BaseException) -> bool:
+        return isinstance(error, futures.BrokenExecutor)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            self._pool = None
+
+
+class DaskWorkers(Workers):
+    """Runs tasks on the workers of a Dask scheduler, which repeats those of workers that died."""
+
+    seconds = 5.0
+    slots = 1_000_000  # the scheduler has the queue: workers may come later
+
+    def __init__(self, client: Any) -> None:
+        self.client = client
+        self._executor = client.get_executor(pure=False)
+        self._warned = False
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> futures.Future[Any]:
+        submitted: futures.Future[Any] = self._executor.submit(function, *arguments)
+        return submitted
+
+    def wait_longer(self) -> None:
+        if not self._warned and not self.client.scheduler_info()["workers"]:
+            self._warned = True
+            warnings.warn("No Dask worker has joined the scheduler yet: waiting.", stacklevel=2)
+
+    def recover(self, error: BaseException) -> bool:
+        from distributed import KilledWorker
+
+        if isinstance(error, KilledWorker):
+            raise GeomAttError(
+                f"Several Dask workers died at the same task, perhaps for lack of memory. {_KEPT} Give the "
+                "workers more memory."
+            ) from error
+        if isinstance(error, futures.CancelledError | OSError):
+            raise GeomAttError(f"The connection to the Dask scheduler was lost. {_KEPT}") from error
+        if isinstance(error, ModuleNotFoundError):
+            raise GeomAttError(
+                f"A Dask worker has no module {error.name}. Install geomatt and the method there, too."
+            ) from error
+        return False
+
+
+@contextmanager
+def open_workers(workers: int = 1, dask: str | None = None) -> Iterator[Workers]:
+    """Workers for a while: `workers` processes on this machine, or those of Dask.
+
+    `dask` is local:N for N processes on this machine, or the address of a scheduler such as
+    tcp://10.0.0.1:8786. Each computes with one thread.
+    """
+    if workers < 1:
+        raise GeomAttError(f"`workers` must be at least 1, not {workers}.")
+    with _one_thread():
+        if dask is not None:
+            with _dask_client(dask) as client:
+                yield DaskWorkers(client)
+        elif workers == 1:
+            yield Workers()
+        else:
+            pool = Processes(workers)
+            try:
+                yield pool
+            finally:
+                pool.close()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for libraries and processes started from now on, unless the user has decided."""
+    added = [name for name in _THREADS if name not in os.environ]
+    os.environ.update(dict.fromkeys(added, "1"))
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)
+
+
+@contextmanager
+def _dask_client(address: str) -> Iterator[Any]:
+    try:
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise GeomAttError("Dask is missing. Install it with: pip install geomatt[dask]") from None
+    local = re.fullmatch(r"local:(\d+)", address)
+    if local and int(local[1]) > 0:
+        with (
+            LocalCluster(
+                n_workers=int(local[1]), threads_per_worker=1, processes=True, dashboard_address=None
+            ) as cluster,
+            Client(cluster) as client,
+        ):
+            yield client
+        return
+    if local or not re.fullmatch(r"[a-z]+://\S+", address):
+        raise GeomAttError(
+            f"`dask` {address!r} is neither local:N, such as local:4, nor the address of a scheduler, "
+            "such as tcp://10.0.0.1:8786."
+        )
+    try:
+        client = Client(address, timeout=_PATIENCE)
+    except (OSError, ValueError) as error:  # a TimeoutError is an OSError
+        raise GeomAttError(
+            f"The Dask scheduler at {address} cannot be reached ({str(error) or type(error).__name__}). "
+            "Start it with: dask scheduler"
+        ) from error
+    with client:
+        yield client
+
+
+def _ignore_interrupt() -> None:
+    """Ctrl-C ends the main process, which ends the others."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

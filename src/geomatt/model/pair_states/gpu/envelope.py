@@ -1,0 +1,108 @@
+"""`TritonKernels` for networks with a radius: what `dense.envelope` does, with kernels of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from geomatt.model.pair_states.gpu import enveloped
+from geomatt.model.pair_states.gpu.kernels import TritonKernels, _blocks, _pointers
+
+PAIRS = 256  # of a program
+ROWS, REDUCED_PAIRS = 32, 64  # of a program that sums over rows
+
+
+class EnvelopedTritonKernels(TritonKernels):
+    """One batch of M networks with a radius, on a GPU."""
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.envelope, self.envelope_slope = (self._new(self.members, self.columns) for _ in range(2))
+        self.n_envelope = torch.zeros_like(self.envelope)
+        self._envelope(None, self.envelope)
+        self.sums_of_envelope = self._atom_sums(self.envelope)
+
+    def _envelope(self, r_dot: Tensor | None, out: Tensor) -> None:
+        enveloped.envelope_kernel[(_blocks(self.columns, PAIRS), self.members)](
+            self.positions, self.species, self.positions if r_dot is None else r_dot, out,
+            self.envelope_slope, out, self.batch, self.atoms, self.columns, RADIUS=self.config.radius,
+            DOT=r_dot is not None, BP=PAIRS,
+        )  # fmt: skip
+
+    def _atom_sums(self, x: Tensor) -> Tensor:
+        """Own pair and scaled sum over the others of each atom, (M, B·N, 2, 1), of pairs (M, columns)."""
+        matrices = x[:, : self.batch * self.atoms**2].unflatten(1, (self.batch, self.atoms, self.atoms))
+        own = matrices.diagonal(dim1=-2, dim2=-1)  # (M, B, N)
+        others = (matrices.sum(-1) - own) * self.scale.view(self.members, self.batch, 1)
+        return torch.stack([own, others], -1).flatten(1, 2)[..., None]
+
+    def initial_dot(self, r_dot: Tensor, x_dot: Tensor) -> None:
+        super().initial_dot(r_dot, x_dot)
+        self.envelope_dot = torch.empty_like(self.envelope)
+        self._envelope(self.r_dot, self.envelope_dot)
+        self.sums_of_dot = self._atom_sums(self.envelope_dot)
+
+    def _by_distance(self, n_x: Tensor) -> Tensor:
+        return super()._by_distance(n_x).addcmul_(self.n_envelope, self.envelope_slope)
+
+    def activate(
+        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None
+    ) -> None:
+        enveloped.activate_kernel[self._rows_grid()](
+            *_pointers(h), *_pointers(b1), *_pointers(u), *_pointers(x), *_pointers(b2),
+            *_pointers(x if x_next is None else x_next), self.mask, self.envelope, self.columns, self.apart,
+            C=self.channels, NEXT=x_next is not None, **self._block(),
+        )  # fmt: skip
+
+    def activate_dot(
+        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, b2: Tensor, x_dot_next: Tensor | None
+    ) -> None:
+        enveloped.activate_dot_kernel[self._rows_grid()](
+            *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot), *_pointers(b2),
+            *_pointers(x_dot if x_dot_next is None else x_dot_next), self.envelope, self.envelope_dot,
+            self.columns, self.apart, C=self.channels, NEXT=x_dot_next is not None, **self._block(),
+        )  # fmt: skip
+
+    def activate_adjoint(
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
+    ) -> None:
+        of_atoms = n_u.dim() == 4
+        # Before n_X is written: it may be in the place of the one it follows from.
+        enveloped.by_envelope_kernel[(_blocks(self.columns, REDUCED_PAIRS), self.members)](
+            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(b2), self.n_envelope, self.scale,
+            self.mask, **self._sizes(), ATOMS=of_atoms, ROWS=ROWS, BP=REDUCED_PAIRS,
+        )  # fmt: skip
+        enveloped.activate_adjoint_kernel[self._rows_grid()](
+            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), self.scale,
+            self.mask, self.envelope, **self._sizes(), ATOMS=of_atoms,
+            CARRY=n_x.data_ptr() != n_next.data_ptr(), **self._block(),
+        )  # fmt: skip
+
+    def activate_hat(
+        self, u_hat: Tensor, n_u: Tensor, h: Tensor, h_dot: Tensor, hat_next: Tensor, h_hat: Tensor,
+        x_hat: Tensor,
+    ) -> None:  # fmt: skip
+        enveloped.activate_hat_kernel[self._rows_grid()](
+            *_pointers(u_hat), *_pointers(n_u), *_pointers(h), *_pointers(h_dot), *_pointers(hat_next),
+            *_pointers(h_hat), *_pointers(x_hat), self.scale, self.mask, self.envelope, self.envelope_dot,
+            **self._sizes(), ATOMS=n_u.dim() == 4, **self._block(),
+        )  # fmt: skip
+
+    def gather(self, x: Tensor, u: Tensor, b2: Tensor | None, x_sums: Tensor, u_sums: Tensor) -> None:
+        super().gather(x, u, None, x_sums, u_sums)
+        if b2 is not None:
+            x_sums.addcmul_(self.sums_of_envelope, b2[:, None, None])
+
+    def gather_dot(self, x: Tensor, u: Tensor, b2: Tensor, x_sums: Tensor, u_sums: Tensor) -> None:
+        super().gather(x, u, None, x_sums, u_sums)
+        x_sums.addcmul_(self.sums_of_dot, b2[:, None, None])
+
+    def update_biases(self, adjoint: Tensor) -> Tensor:
+        both = torch.stack([self.envelope, self.envelope_dot], 1).flatten(1)  # (M, 2P)
+        return (adjoint.flatten(3) @ both[..., None]).squeeze(-1).transpose(0, 1)
+
+    def last_bias(self, by_b2: Tensor, adjoint: Tensor) -> Tensor:
+        both = torch.stack([self.sums_of_envelope, self.sums_of_dot], 1)  # (M, 2, B·N, 2, 1)
+        return (adjoint * both).sum((1, 2, 3))

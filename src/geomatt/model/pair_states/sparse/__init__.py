@@ -1,0 +1,1 @@
+"""Engine over neighbour lists: networks with a radius, structures of any size, periodic cells."""

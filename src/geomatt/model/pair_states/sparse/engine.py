@@ -1,0 +1,122 @@
+"""Automatic differentiation over neighbour lists: any number of atoms, any cells, memory planned."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+from torch.func import functional_call
+
+from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
+from geomatt.model.autograd import AutogradEngine, AutogradEvaluation
+from geomatt.model.interface import Network, Parameters
+from geomatt.model.memory import free_memory
+from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
+
+# Arrays of C numbers per state that are alive at once, measured: those kept of a round and those of the
+# derivatives. A gradient of a loss keeps what the derivatives need, too.
+PER_ROUND, BESIDES, WITH_GRADIENT = 11, 12, 4
+PER_TRIANGLE = 8  # bytes
+SHARE = 0.25  # of the free memory that structures evaluated together may take
+
+
+class SparseEngine(AutogradEngine):
+    """States of neighbours only, of all pairs without a radius. Members one after the other."""
+
+    def __init__(self, network: Network) -> None:
+        super().__init__(network)
+        self.graphs = Graphs(network.config.radius)
+
+    def evaluate(
+        self,
+        prepared: Parameters,
+        batch: Batch,
+        *,
+        index: Tensor | None = None,
+        forces: bool = True,
+        gradient: bool = False,
+        switch: Tensor | None = None,
+    ) -> AutogradEvaluation:
+        """As every engine. Without a gradient, as many structures at a time as fit into memory."""
+        if index is not None:
+            batch = batch.rows(index)
+        try:
+            if gradient:
+                return super().evaluate(prepared, batch, forces=forces, gradient=True, switch=switch)
+            parts = []
+            for part in self._parts(batch, forces):
+                own = batch.apply(lambda x, part=part: x[:, part])  # type: ignore[misc]
+                lever = switch if switch is None or switch.dim() < 3 else switch[..., part, :, :]
+                parts.append(super().evaluate(prepared, own, forces=forces, switch=lever))
+            return _joined(parts)
+        except torch.OutOfMemoryError as error:
+            raise GeomAttError(self._too_large(batch, gradient)) from error
+
+    def capturable(self, batch: Batch) -> bool:
+        return False
+
+    def _atomic_energies(self, parameters: Parameters, batch: Batch, switch: Tensor | None) -> Tensor:
+        found = []
+        for m in range(len(batch.numbers)):
+            own = batch.member(m)
+            graph = joined(self.graphs.of(own), own.numbers.shape[-1])
+            gradient = any(p.requires_grad for p in parameters.values())
+            if self.bytes_of(graph, gradient) > free_memory(own.positions.device):
+                raise GeomAttError(self._too_large(own.as_member(), gradient))
+            weights = {name: value[m] for name, value in parameters.items()}
+            found.append(functional_call(self.network, weights, (own, switch, graph)))
+        return torch.stack(found)
+
+    def bytes_of(self, graph: PairGraph, gradient: bool = False) -> int:
+        """Memory that energies and forces of a graph take, or a gradient of a loss."""
+        config = self.network.config
+        arrays = (PER_ROUND * config.rounds + BESIDES) * (WITH_GRADIENT if gradient else 1)
+        size = self.network.dtype.itemsize
+        return len(graph) * config.channels * arrays * size + PER_TRIANGLE * len(graph.triangles.left)
+
+    def _parts(self, batch: Batch, forces: bool) -> list[slice]:
+        """Structures to evaluate together: neighbours in the batch, by what they need."""
+        count = batch.numbers.shape[1]
+        if count == 1:
+            return [slice(0, 1)]
+        limit = SHARE * free_memory(batch.positions.device)
+        needs = [0] * count
+        for m in range(len(batch.numbers)):
+            own = [self.bytes_of(graph) for graph in self.graphs.of(batch.member(m))]
+            needs = [max(a, b) for a, b in zip(needs, own, strict=True)]
+        parts, start, total = [], 0, 0
+        for b, need in enumerate(needs):
+            if b > start and total + need > limit:
+                parts.append(slice(start, b))
+                start, total = b, 0
+            total += need
+        return [*parts, slice(start, count)]
+
+    def _too_large(self, batch: Batch, gradient: bool) -> str:
+        """The message for structures that do not fit, with how many atoms would."""
+        own = batch.member(0)
+        graph = joined(self.graphs.of(own), own.numbers.shape[-1])
+        needed, free = self.bytes_of(graph, gradient), free_memory(own.positions.device)
+        atoms = int(own.atoms.sum())
+        fits = int(atoms * min(1.0, free / needed))
+        what = "A step of training" if gradient else "An evaluation"
+        advice = "a smaller `batch`, " if gradient and len(own.numbers) > 1 else ""
+        return (
+            f"{what} of {atoms:,} atoms with {len(graph) - atoms:,} pairs needs {needed / 1e9:.1f} GB; "
+            f"{free / 1e9:.1f} GB are free, enough for about {fits:,} atoms like these. Use fewer atoms, "
+            f"{advice}or a network with fewer `channels` or a smaller `radius`."
+        )
+
+
+def _joined(parts: list[AutogradEvaluation]) -> AutogradEvaluation:
+    """Evaluations of consecutive structures as one."""
+    if len(parts) == 1:
+        return parts[0]
+
+    def cat(name: str) -> Tensor | None:
+        values = [getattr(part, name) for part in parts]
+        return None if values[0] is None else torch.cat(values, 1)
+
+    return replace(parts[0], **{name: cat(name) for name in ("energy", "atomic", "forces", "stress")})  # type: ignore[arg-type]

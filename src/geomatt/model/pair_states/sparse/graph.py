@@ -1,0 +1,193 @@
+"""Which pairs and triangles of atoms take part when interactions end at a radius.
+
+A state belongs to a pair (i, j) with its image, and to an atom with itself. States are sorted by i, then by j
+and image. P_ij = Σ_m A_im ∘ B_mj runs over the atoms m (and images) near both i and j: `Triangles` lists for
+every state (i, j) the states (i, m) and (m, j).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from geomatt.data.batch import Batch
+from geomatt.model.neighbours import neighbour_list
+from geomatt.model.pair_states.sparse.native import native_triangles
+
+CANDIDATES = 2**22  # third atoms that are looked at together
+KEPT_TRIANGLES = 2**27  # in all graphs that a cache holds
+
+
+@dataclass(frozen=True)
+class Triangles:
+    """Terms of the product: those of state e are start[e]:start[e + 1]."""
+
+    start: Tensor  # (S + 1,) int64
+    left: Tensor  # (T,) int32, states (i, m)
+    right: Tensor  # (T,) int32, states (m, j)
+    reverse: Tensor  # (S,) int32, the state (j, i) of each (i, j)
+
+    def to(self, device: torch.device) -> Triangles:
+        return Triangles(*(x.to(device) for x in (self.start, self.left, self.right, self.reverse)))
+
+
+@dataclass(frozen=True)
+class PairGraph:
+    """S states of A atoms. Atoms count without padding, structure after structure."""
+
+    atom: Tensor  # (A,) int64, place of each atom in a batch flattened to B·N
+    structure: Tensor  # (A,) int64
+    i: Tensor  # (S,) int64
+    j: Tensor  # (S,) int64
+    shift: Tensor | None  # (S, 3) lattice vectors from i to the image of j; None without cells
+    own: Tensor  # (A,) int64, the state of each atom with itself
+    triangles: Triangles
+
+    def __len__(self) -> int:
+        return len(self.i)
+
+    def vectors(self, positions: Tensor, cell: Tensor | None) -> Tensor:
+        """From i to the image of j, (S, 3), of positions (B, N, 3) and cells (B, 3, 3)."""
+        r = positions.reshape(-1, 3).index_select(0, self.atom)
+        found = r.index_select(0, self.j) - r.index_select(0, self.i)
+        if cell is None or self.shift is None:
+            return found
+        own_cell = cell.index_select(0, self.structure.index_select(0, self.i))  # (S, 3, 3)
+        return found + torch.einsum("sk,skl->sl", self.shift.to(cell.dtype), own_cell)
+
+
+def structure_graph(positions: Tensor, cell: Tensor | None, radius: float) -> PairGraph:
+    """The graph of one structure without padding, on the device of its positions (N, 3).
+
+    A radius of zero stands for all pairs.
+    """
+    device, atoms = positions.device, len(positions)
+    pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
+    box = cell.detach().double().cpu().numpy() if cell is not None and any(pbc) else None
+    itself = np.arange(atoms)
+    if radius:
+        near = neighbour_list(positions.detach().double().cpu().numpy(), box, pbc, radius)
+        i, j = np.concatenate([itself, near.i]), np.concatenate([itself, near.j])
+        shift = np.concatenate([np.zeros((atoms, 3), dtype=np.int64), near.shift])
+    else:
+        i, j = np.repeat(itself, atoms), np.tile(itself, atoms)
+        shift = np.zeros((atoms**2, 3), dtype=np.int64)
+    # A shift as one number, so that differences of shifts are differences of numbers.
+    reach = 4 * int(np.abs(shift).max(initial=0)) + 1
+    hop = (shift[:, 0] * reach + shift[:, 1]) * reach + shift[:, 2]
+    span = reach**3
+    key = (i * atoms + j) * span + hop + span // 2
+    order = np.argsort(key)
+    i, j, hop, shift, key = i[order], j[order], hop[order], shift[order], key[order]
+    reverse = np.searchsorted(key, (j * atoms + i) * span - hop + span // 2)
+    own = np.searchsorted(key, itself * (atoms + 1) * span + span // 2)
+    first = np.searchsorted(i, np.arange(atoms + 1))
+    moved = [torch.from_numpy(x).to(device) for x in (i, j, hop, first, key)]
+    start, left, right = native_triangles(span, *moved) or _triangles(span, *moved)
+    return PairGraph(
+        torch.arange(atoms, device=device),
+        torch.zeros(atoms, dtype=torch.int64, device=device),
+        moved[0],
+        moved[1],
+        None if box is None else torch.from_numpy(shift).to(device),
+        torch.from_numpy(own).to(device),
+        Triangles(start, left, right, torch.from_numpy(reverse).to(device, torch.int32)),
+    )
+
+
+def _triangles(
+    span: int, i: Tensor, j: Tensor, hop: Tensor, first: Tensor, key: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`start`, `left` and `right` of sorted states: all m near i, kept where (m, j) is a state."""
+    atoms, states = len(first) - 1, len(i)
+    degree = first.diff()[i]  # candidates of each state
+    ends = degree.cumsum(0)
+    counts = torch.zeros(states, dtype=torch.int64, device=i.device)
+    left, right, begin = [], [], 0
+    while begin < states:
+        before = int(ends[begin] - degree[begin])
+        limit = torch.tensor(before + CANDIDATES, device=i.device)
+        end = max(begin + 1, int(torch.searchsorted(ends, limit, right=True)))
+        own = degree[begin:end]
+        state = torch.repeat_interleave(torch.arange(begin, end, device=i.device), own)
+        rank = torch.arange(len(state), device=i.device) + before - (ends - degree)[state]
+        through = first[i[state]] + rank  # (i, m)
+        wanted = (j[through] * atoms + j[state]) * span + hop[state] - hop[through] + span // 2
+        place = torch.searchsorted(key, wanted).clamp_(max=states - 1)
+        there = key[place] == wanted
+        left.append(through[there].to(torch.int32))
+        right.append(place[there].to(torch.int32))
+        counts += torch.bincount(state[there], minlength=states)
+        begin = end
+    start = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    return start, torch.cat(left), torch.cat(right)
+
+
+def joined(graphs: Sequence[PairGraph], padded: int) -> PairGraph:
+    """The graph of a batch of structures padded to `padded` atoms, from those of its structures."""
+    if len(graphs) == 1:
+        return graphs[0]
+    atoms = np.cumsum([0, *(len(g.atom) for g in graphs)])[:-1].tolist()
+    states = np.cumsum([0, *(len(g) for g in graphs)])[:-1].tolist()
+    terms = np.cumsum([0, *(len(g.triangles.left) for g in graphs)]).tolist()
+    shift = None
+    if any(g.shift is not None for g in graphs):
+        shift = torch.cat([g.i.new_zeros(len(g), 3) if g.shift is None else g.shift for g in graphs])
+
+    def cat(name: str, offsets: Sequence[int], triangles: bool = False) -> Tensor:
+        parts = [getattr(g.triangles if triangles else g, name) for g in graphs]
+        return torch.cat([part + offset for part, offset in zip(parts, offsets, strict=True)])
+
+    start = torch.cat(
+        [g.triangles.start[:-1] + t for g, t in zip(graphs, terms[:-1], strict=True)]
+        + [graphs[0].triangles.start.new_tensor(terms[-1:])]
+    )
+    return PairGraph(
+        atom=cat("atom", [padded * b for b in range(len(graphs))]),
+        structure=cat("structure", range(len(graphs))),
+        i=cat("i", atoms),
+        j=cat("j", atoms),
+        shift=shift,
+        own=cat("own", states),
+        triangles=Triangles(
+            start, cat("left", states, True), cat("right", states, True), cat("reverse", states, True)
+        ),
+    )
+
+
+class Graphs:
+    """Graphs of structures by their geometry; the most recent are kept, since training comes back to them."""
+
+    def __init__(self, radius: float) -> None:
+        self.radius = radius
+        self._kept: OrderedDict[tuple[bytes, bytes, torch.device], PairGraph] = OrderedDict()
+        self._triangles = 0
+
+    def of(self, batch: Batch) -> list[PairGraph]:
+        """The graph of every structure of a batch (B, N)."""
+        cells = None if batch.cell is None else batch.cell.detach()
+        positions, counts = batch.positions.detach(), batch.atoms.tolist()
+        here = positions.cpu().numpy()
+        boxes = None if cells is None else cells.cpu().numpy()
+        found = []
+        for b, count in enumerate(counts):
+            cell = None if cells is None else cells[b]
+            box = b"" if boxes is None else boxes[b].tobytes()
+            key = (here[b, :count].tobytes(), box, positions.device)
+            if key not in self._kept:
+                self._keep(key, structure_graph(positions[b, :count], cell, self.radius))
+            self._kept.move_to_end(key)
+            found.append(self._kept[key])
+        return found
+
+    def _keep(self, key: tuple[bytes, bytes, torch.device], graph: PairGraph) -> None:
+        self._kept[key] = graph
+        self._triangles += len(graph.triangles.left)
+        while self._triangles > KEPT_TRIANGLES and len(self._kept) > 1:
+            _, oldest = self._kept.popitem(last=False)
+            self._triangles -= len(oldest.triangles.left)

@@ -1,0 +1,52 @@
+"""One structure whose atoms another program moves, evaluated by the ASE calculator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from geomatt.data.structures import Structure, as_structure
+from geomatt.simulation.calculator import Atoms, GeomAttCalculator
+from geomatt.simulation.loading import Model
+
+
+class MovedAtoms:
+    """Energy (eV), forces (eV/Å) and stress (eV/Å³) of `atoms` wherever they are moved to.
+
+    Args:
+        model: what `GeomAttCalculator` takes, or such a calculator.
+        atoms: ASE Atoms or a `Structure`, with its elements, periodic directions and cell.
+        device, dtype, walls: see `GeomAttCalculator`; unused if `model` is one.
+    """
+
+    def __init__(
+        self,
+        model: Model | GeomAttCalculator,
+        atoms: Atoms | Structure,
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype | str | None = None,
+        walls: bool = True,
+    ) -> None:
+        self.calculator = (
+            model if isinstance(model, GeomAttCalculator) else GeomAttCalculator(model, device, dtype, walls)
+        )
+        if isinstance(atoms, Structure):
+            atoms = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
+        self.atoms: Atoms = atoms.copy()
+        # Now rather than in the first step: an engine may hide where an error comes from.
+        self.calculator.model.check(as_structure(self.atoms), self.atoms.get_chemical_formula() or "it")
+
+    def __len__(self) -> int:
+        return len(self.atoms)
+
+    def evaluate(self, positions: np.ndarray, cell: np.ndarray | None = None) -> dict[str, Any]:
+        """The results of the calculator at positions (N, 3) and a cell with lattice vectors as rows, in Å."""
+        self.atoms.positions[:] = positions
+        if cell is not None:
+            self.atoms.cell[:] = cell
+        if self.calculator.check_state(self.atoms) or not self.calculator.results:
+            self.calculator.calculate(self.atoms)
+        return self.calculator.results

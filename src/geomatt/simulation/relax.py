@@ -1,0 +1,133 @@
+"""Geometry optimisation with the optimisers of ASE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.bonds import bonded
+from geomatt.data.structures import Structure
+from geomatt.elements import symbols
+from geomatt.errors import GeomAttError
+from geomatt.model import AnyPotential
+from geomatt.model.domain.measure import distances
+from geomatt.simulation.atoms import from_atoms, to_atoms
+from geomatt.simulation.calculator import GeomAttCalculator
+from geomatt.simulation.checks import refuse
+from geomatt.simulation.settings import RelaxSettings
+from geomatt.simulation.starts import aligned
+
+
+@dataclass(frozen=True)
+class RelaxProgress:
+    """One step of an optimisation."""
+
+    step: int
+    energy: float  # eV
+    fmax: float  # eV/Å, highest force on an atom
+    structure: Structure  # with energy and forces
+
+
+@dataclass(frozen=True)
+class Relaxed:
+    """The end of an optimisation."""
+
+    start: Structure  # with energy and forces
+    end: Structure
+    steps: int
+    converged: bool
+    energies: np.ndarray  # (steps + 1,) eV
+    fmax: np.ndarray  # (steps + 1,) eV/Å
+    wall_steps: int  # steps in which a wall acted
+    bonds_changed: list[tuple[str, str]]  # such as ("C1–O2", "broke")
+
+    @property
+    def rmsd(self) -> float:
+        """Distance in Å the atoms moved, rotation and translation removed for molecules."""
+        after = self.end.positions
+        if not self.start.periodic:
+            after = aligned(after, self.start.positions)
+        return float(np.sqrt(((after - self.start.positions) ** 2).sum(1).mean()))
+
+    def to_dict(self) -> dict[str, Any]:
+        """For reports."""
+        return {
+            "converged": self.converged,
+            "steps": self.steps,
+            "energy_start_eV": float(self.energies[0]),
+            "energy_end_eV": float(self.energies[-1]),
+            "fmax_start_eV_per_A": float(self.fmax[0]),
+            "fmax_end_eV_per_A": float(self.fmax[-1]),
+            "rmsd_A": self.rmsd,
+            "bonds_changed": self.bonds_changed,
+            "wall_steps": self.wall_steps,
+            "cell": None if self.end.cell is None else self.end.cell.tolist(),
+        }
+
+
+def relax(
+    potential: AnyPotential,
+    structure: Structure,
+    settings: RelaxSettings | None = None,
+    *,
+    constraint: Any = None,
+    progress: Callable[[RelaxProgress], bool | None] | None = None,
+) -> Relaxed:
+    """Relax a structure, under an ASE constraint if one is given.
+
+    `progress` is called at every step; the optimisation ends early if it returns True.
+    """
+    from ase.filters import FrechetCellFilter
+    from ase.optimize import BFGS, FIRE
+
+    settings = settings or RelaxSettings()
+    refuse(potential, structure)
+    if settings.cell and not all(structure.pbc):
+        raise GeomAttError(
+            "Only a structure that is periodic in all directions has a cell to relax. Leave `cell` out."
+        )
+    atoms = to_atoms(structure)
+    calculator = GeomAttCalculator(potential, potential.device, walls=settings.walls)
+    atoms.calc = calculator
+    if constraint is not None:
+        atoms.set_constraint(constraint)
+    target = FrechetCellFilter(atoms) if settings.cell else atoms
+    optimiser = {"bfgs": BFGS, "fire": FIRE}[settings.optimiser](target, logfile=None)
+    energies, highest = [], []
+    start = from_atoms(atoms, structure)
+    converged = False
+    for converged in optimiser.irun(fmax=settings.fmax, steps=settings.steps):  # noqa: B007 - used after
+        forces = target.get_forces()
+        now = from_atoms(atoms, structure)
+        assert now.energy is not None
+        energies.append(now.energy)
+        highest.append(float(np.linalg.norm(forces, axis=1).max()))
+        seen = RelaxProgress(len(energies) - 1, energies[-1], highest[-1], now)
+        if progress is not None and progress(seen):
+            break
+    end = from_atoms(atoms, structure)
+    return Relaxed(
+        start,
+        end,
+        len(energies) - 1,
+        bool(converged),
+        np.array(energies),
+        np.array(highest),
+        calculator.wall_steps,
+        bond_changes(start, end),
+    )
+
+
+def bond_changes(before: Structure, after: Structure) -> list[tuple[str, str]]:
+    """Covalent bonds that formed or broke between two geometries of the same atoms."""
+    name = [f"{symbol}{i}" for i, symbol in enumerate(symbols(before.numbers))]
+    old, new = (
+        bonded(s.numbers, distances(s.positions, s.cell if s.periodic else None)) for s in (before, after)
+    )
+    return [
+        (f"{name[i]}–{name[j]}", "formed" if new[i, j] else "broke")
+        for i, j in np.argwhere(np.triu(old != new)).tolist()
+    ]

@@ -1,0 +1,165 @@
+"""Settings of the simulations a user can ask for. No torch here: the command line makes options of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from geomatt.errors import GeomAttError
+from geomatt.model.settings import setting
+
+ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
+STOPS = ("failure", "doubt", "never")
+FORMATS = ("extxyz", "traj")
+DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
+
+
+@dataclass(frozen=True)
+class MDSettings:
+    """A molecular-dynamics run."""
+
+    temperature: float = setting(300.0, "temperature in K", group=DYNAMICS)
+    time: float = setting(10.0, "simulated time in ps", group=DYNAMICS)
+    timestep: float = setting(0.5, "time step in fs", group=DYNAMICS)
+    ensemble: str = setting(
+        "langevin",
+        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature, npt of periodic cells the pressure, too",
+        group=DYNAMICS,
+        choices=ENSEMBLES,
+    )
+    friction: float = setting(0.01, "friction of langevin and npt in 1/fs", group=DYNAMICS)
+    damping: float = setting(100.0, "relaxation time of bussi and nose-hoover in fs", group=DYNAMICS)
+    pressure: float = setting(1.0, "npt: pressure in bar", group=DYNAMICS)
+    pressure_time: float = setting(1000.0, "npt: relaxation time of the volume in fs", group=DYNAMICS)
+    compressibility: float = setting(
+        4.5e-5, "npt: compressibility in 1/bar, a guess will do; solids have less", group=DYNAMICS
+    )
+    replicas: int = setting(1, "simulations side by side, which differ by seed", group=DYNAMICS)
+    seed: int = setting(0, "seed of velocities and random forces; replicas count on from it", group=DYNAMICS)
+    walls: bool = setting(True, "walls where the training data ends", group=WATCH)
+    stop_on: str = setting(
+        "failure",
+        "what stops a replica: failure (bonds break, temperature runs away; the default), doubt (also "
+        "leaving the training data, committee disagreement), or never",
+        group=WATCH,
+        choices=STOPS,
+    )
+    max_spread: float = setting(
+        0.5, "disagreement of a committee about a force, in eV/Å, that is an alarm", group=WATCH
+    )
+    interval: int = setting(
+        20, "steps between frames of the trajectory, and looks of the watchdog", group=FILES
+    )
+    format: str = setting(
+        "extxyz",
+        "of the trajectory: extxyz (the default), or traj, which is ASE's",
+        group=FILES,
+        choices=FORMATS,
+    )
+
+    def __post_init__(self) -> None:
+        positive = ("time", "timestep", "damping", "replicas", "interval", "max_spread", "pressure_time")
+        for name in (*positive, "compressibility"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        if not math.isfinite(self.pressure):
+            raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
+        for name in ("temperature", "friction", "seed"):
+            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
+                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
+        for name, choices in (("ensemble", ENSEMBLES), ("stop_on", STOPS), ("format", FORMATS)):
+            if getattr(self, name) not in choices:
+                raise GeomAttError(
+                    f"Unknown `{name}` {getattr(self, name)!r}. Use one of: {', '.join(choices)}."
+                )
+        if self.temperature == 0 and self.ensemble != "nve":
+            raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature`.")
+        if self.timestep > 4:
+            raise GeomAttError(
+                f"A `timestep` of {self.timestep:g} fs is longer than half a vibration of a hydrogen atom. "
+                "Use 0.5 fs, or 1 fs without light atoms."
+            )
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run, a multiple of `interval`."""
+        return max(1, round(1000.0 * self.time / self.timestep / self.interval)) * self.interval
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+RELAXATION, SCAN = "Relaxation", "Scan"
+OPTIMISERS = ("bfgs", "fire")
+
+
+@dataclass(frozen=True)
+class RelaxSettings:
+    """A geometry optimisation."""
+
+    fmax: float = setting(0.005, "highest force on an atom at the end, in eV/Å", group=RELAXATION)
+    steps: int = setting(1000, "most steps", group=RELAXATION)
+    optimiser: str = setting(
+        "bfgs", "bfgs, or fire for large or badly built structures", group=RELAXATION, choices=OPTIMISERS
+    )
+    cell: bool = setting(False, "relax the cell of a periodic structure, too", group=RELAXATION)
+    walls: bool = setting(True, "walls where the training data ends", group=RELAXATION)
+
+    def __post_init__(self) -> None:
+        for name in ("fmax", "steps"):
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        if self.optimiser not in OPTIMISERS:
+            raise GeomAttError(f"Unknown `optimiser` {self.optimiser!r}. Use {' or '.join(OPTIMISERS)}.")
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+@dataclass(frozen=True)
+class ScanSettings:
+    """A scan of a torsion or distance."""
+
+    first: float | None = setting(
+        None, "first value: degrees (-180 by default) or Å (0.3 below the present)", group=SCAN, flag="--from"
+    )
+    last: float | None = setting(
+        None, "last value: degrees (180 by default) or Å (0.7 above the present)", group=SCAN, flag="--to"
+    )
+    points: int = setting(37, "number of values", group=SCAN)
+    relaxed: bool = setting(False, "relax all else at every point", group=SCAN)
+    fmax: float = setting(0.01, "relaxed scans: highest force at the end, in eV/Å", group=SCAN)
+    steps: int = setting(300, "relaxed scans: most steps at a point", group=SCAN)
+    walls: bool = setting(True, "relaxed scans: walls where the training data ends", group=SCAN)
+
+    def __post_init__(self) -> None:
+        if self.points < 2:
+            raise GeomAttError(f"`points` must be at least 2, not {self.points}.")
+        RelaxSettings(fmax=self.fmax, steps=self.steps)
+
+    def values(self, kind: str, present: float) -> np.ndarray:
+        """Values of the coordinate (points,), ascending."""
+        ends = (-180.0, 180.0) if kind == "torsion" else (present - 0.3, present + 0.7)
+        first = ends[0] if self.first is None else self.first
+        last = ends[1] if self.last is None else self.last
+        if not (math.isfinite(first) and math.isfinite(last) and first < last):
+            raise GeomAttError(f"The scan must go up: `first` is {first:g}, `last` is {last:g}.")
+        if kind == "distance" and first <= 0.2:
+            raise GeomAttError(
+                f"Atoms {first:g} Å apart are on top of each other. Start the scan at `first` > 0.2."
+            )
+        if kind == "torsion" and last - first > 360.0 + 1e-9:
+            raise GeomAttError(
+                "A torsion repeats after 360 degrees. Choose `first` and `last` closer together."
+            )
+        return np.linspace(first, last, self.points)
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+
+SIMULATIONS: tuple[Any, ...] = (MDSettings, RelaxSettings, ScanSettings)

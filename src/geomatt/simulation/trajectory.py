@@ -1,0 +1,167 @@
+"""Trajectories written frame by frame, each frame on disk at once, as extxyz or in the format of ASE.
+
+A trajectory can be cut back to an earlier frame, so that a run that was killed continues without repeating
+or losing one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import struct
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.files import require_writable, write_error
+from geomatt.data.io.extxyz import frame_text
+from geomatt.data.structures import Structure
+from geomatt.elements import ATOMIC_MASSES
+from geomatt.errors import GeomAttError
+
+FORMATS = ("extxyz", "traj")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Atoms at one time."""
+
+    structure: Structure  # with energy and forces where they belong into the file
+    velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them
+    info: dict[str, Any] = field(default_factory=dict)  # time and so on
+
+    @property
+    def momenta(self) -> np.ndarray | None:
+        if self.velocities is None:
+            return None
+        return ATOMIC_MASSES[self.structure.numbers - 1, None] * self.velocities
+
+
+class TrajectoryFile(ABC):
+    """A trajectory under way."""
+
+    path: Path
+
+    @abstractmethod
+    def write(self, frame: Frame) -> None:
+        """Append a frame. If that fails, the file keeps the frames before."""
+
+    @abstractmethod
+    def mark(self) -> int:
+        """Where the file is now, to cut it back to later; all before is on disk."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the file."""
+
+
+def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
+    """A new file by its suffix, or one to continue, cut back to the mark `keep`."""
+    require_writable(path)
+    kinds: dict[str, type[ExtxyzFile] | type[AseFile]] = {".extxyz": ExtxyzFile, ".traj": AseFile}
+    if path.suffix not in kinds:
+        raise GeomAttError(f"Cannot write {path}: the name must end in {' or '.join(kinds)}.")
+    if keep is not None and not path.is_file():
+        raise GeomAttError(f"{path} is missing, so the simulation cannot be continued. Start it anew.")
+    try:
+        return kinds[path.suffix](path, keep)
+    except OSError as error:
+        raise write_error(path, error) from error
+
+
+class ExtxyzFile(TrajectoryFile):
+    """Extended xyz with energy, forces and momenta; the mark is the size of the file."""
+
+    def __init__(self, path: Path, keep: int | None = None) -> None:
+        self.path = path
+        self._stream = open(path, "wb" if keep is None else "r+b", buffering=0)  # noqa: SIM115 - stays open
+        if keep is not None:
+            size = os.fstat(self._stream.fileno()).st_size
+            if size < keep:
+                self._stream.close()
+                raise GeomAttError(
+                    f"{path} is shorter than when the simulation was saved. Restore it, or start anew."
+                )
+            self._stream.truncate(keep)
+            self._stream.seek(keep)
+
+    def write(self, frame: Frame) -> None:
+        s = frame.structure
+        momenta = {} if frame.momenta is None else {"momenta": frame.momenta}
+        text = frame_text(replace(s, info={**s.info, **frame.info}), momenta).encode()
+        start = self._stream.tell()
+        try:
+            written = self._stream.write(text)
+            while written < len(text):  # a disk that fills up takes a part first
+                written += self._stream.write(text[written:])
+        except OSError as error:
+            with suppress(OSError):
+                self._stream.truncate(start)
+                self._stream.seek(start)
+            raise write_error(self.path, error) from error
+
+    def mark(self) -> int:
+        os.fsync(self._stream.fileno())
+        return self._stream.tell()
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._stream.close()
+
+
+class AseFile(TrajectoryFile):
+    """ASE's .traj; the mark is the number of frames."""
+
+    _COUNT = 32  # where the file holds the number of frames, as a 64-bit integer
+
+    def __init__(self, path: Path, keep: int | None = None) -> None:
+        try:
+            from ase.io.trajectory import TrajectoryWriter
+        except ImportError as error:
+            raise GeomAttError(
+                "Trajectories in .traj format need ASE. Install it with: pip install ase"
+            ) from error
+        self.path = path
+        if keep is not None:
+            self._cut(keep)
+        self._writer = TrajectoryWriter(os.fspath(path), "w" if keep is None else "a")
+
+    def _cut(self, keep: int) -> None:
+        """Frames beyond the count are not seen, and new ones go to the end of the file."""
+        with open(self.path, "r+b") as stream:
+            stream.seek(self._COUNT)
+            found = stream.read(8)
+            if len(found) < 8 or struct.unpack("<q", found)[0] < keep:
+                raise GeomAttError(
+                    f"{self.path} is shorter than when the simulation was saved. Restore it, or start anew."
+                )
+            stream.seek(self._COUNT)
+            stream.write(struct.pack("<q", keep))
+
+    def write(self, frame: Frame) -> None:
+        from ase import Atoms
+
+        s = frame.structure
+        atoms = Atoms(s.numbers, s.positions, cell=s.cell, pbc=s.pbc, masses=ATOMIC_MASSES[s.numbers - 1])
+        if frame.momenta is not None:
+            atoms.set_momenta(frame.momenta)
+        atoms.info = {**s.info, **frame.info}
+        labels = {"energy": s.energy, "forces": s.forces}
+        try:
+            self._writer.write(atoms, **{name: x for name, x in labels.items() if x is not None})
+        except OSError as error:
+            # An array of which numpy could write a part only comes without a number.
+            full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            raise write_error(self.path, error if error.errno else full) from error
+
+    def mark(self) -> int:
+        os.fsync(self._writer.backend.fd.fileno())
+        return len(self._writer)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            self._writer.backend.fd.close()

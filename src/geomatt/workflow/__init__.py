@@ -1,0 +1,16 @@
+"""Several steps as one: from a molecule to a force field, and from a force field to a better one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from geomatt.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from geomatt.workflow.config import AutoConfig
+    from geomatt.workflow.pipeline import auto
+
+_MODULES = {"AutoConfig": "config", "auto": "pipeline"}
+
+__all__ = list(_MODULES)
+__getattr__, __dir__ = lazy_names(__name__, _MODULES)

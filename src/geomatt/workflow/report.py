@@ -1,0 +1,46 @@
+"""The report of a workflow as text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def report_text(report: dict[str, Any]) -> str:
+    """What was made, how good it is, and how to use it."""
+    data, training = report["data"], report["training"]
+    settings = data["made_by"]["settings"]
+    errors = report["evaluation"]["overall"]
+    unit = report["evaluation"]["unit"]["energy"]
+    many = f"{training['members']} models, " if training["members"] > 1 else ""
+    temperatures = ", ".join(f"{t:g}" for t in settings["temperature"])
+    lines = [
+        f"A force field of {report['name']} ({report['formula']}, {report['atoms']} atoms)",
+        "",
+        f"data       {data['frames']} frames at {temperatures} K, {data['made_by']['method']['calculator']}; "
+        f"{data['broken']} fell apart, {data['repeated_calculations']} calculations repeated",
+        *[f"warning    {warning}" for warning in report["warnings"]],
+        f"training   {many}{training['train']} frames, {training['epochs']} epochs, "
+        f"{training['seconds'] / 60:.1f} min, network {training['model']}",
+        f"errors     on {report['evaluation']['structures']} frames of other stretches of the trajectories:",
+        f"           energy MAE {errors['energy_mae']:.3f} {unit}, "
+        f"force MAE {errors['forces_mae']:.3f} {unit}/Å",
+        f"dynamics   {dynamics_line(report['dynamics'])}",
+        "",
+        "Use it:",
+        f'    atoms.calc = geomatt.GeomAttCalculator("{report["folder"]}/model")',
+        f"    geomatt attention {report['folder']}/model MOLECULE.xyz -o attention.png",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def dynamics_line(motion: dict[str, Any]) -> str:
+    """Dynamics at constant energy in a sentence."""
+    if "time_fs" not in motion:
+        return f"failed: {motion['failure']}"
+    drift = 1000 * motion["drift_eV_per_atom_ps"]
+    text = (
+        f"{motion['time_fs'] / 1000:g} ps at constant energy, {motion['mean_temperature_K']:.0f} K: the "
+        f"energy drifts by {drift:.3g} meV per atom and ps"
+    )
+    return f"{text}; {motion['failure']}" if motion["failure"] else text

@@ -1,0 +1,122 @@
+"""The commands that simulate, through their command line."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from typer.testing import CliRunner
+
+from geomatt import GeomAttError
+from geomatt.cli import app
+from geomatt.cli.generated import with_flags
+from geomatt.data import read
+
+pytest.importorskip("ase")
+
+MODEL = "md17/ethanol:fast"
+ETHANOL = """9
+
+C -0.75 0.02 0.0
+C 0.58 -0.70 0.02
+O 1.64 0.25 -0.04
+H -0.85 0.66 0.88
+H -0.84 0.65 -0.89
+H -1.57 -0.71 0.0
+H 0.67 -1.33 0.91
+H 0.67 -1.36 -0.85
+H 2.47 -0.23 -0.02
+"""
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path, monkeypatch):
+    """An empty folder to work in, with a molecule."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ethanol.xyz").write_text(ETHANOL)
+    return tmp_path
+
+
+def run(*arguments: object, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return re.sub(r"\s+", " ", result.output)
+
+
+def test_md_and_more_of_it(place):
+    text = run("md", MODEL, "ethanol.xyz", "--time", 0.04, "--replicas", 2, "--seed", 3)
+    for expected in (
+        "steps/s",
+        "ns/day",
+        "drift",
+        "highest",
+        "changed",
+        "acted",
+        "complete",
+    ):
+        assert expected in text, expected
+    assert "--resume --time 0.08" in text
+    folder = place / "ethanol_md"
+    found = json.loads((folder / "md.json").read_text())
+    assert [r["seed"] for r in found["replicas"]] == [3, 4]
+    assert found["model"] == MODEL
+    assert len(read(folder / "trajectory_1.extxyz", energy_unit="eV")) == 5
+    run("md", "--out", "ethanol_md", "--resume", "--time", 0.08)
+    assert len(read(folder / "trajectory_1.extxyz", energy_unit="eV")) == 9
+    assert (folder / "md.png").stat().st_size > 1000
+    with pytest.raises(GeomAttError, match="holds a simulation") as error:
+        run("md", MODEL, "ethanol.xyz")
+    assert "--resume" in with_flags(str(error.value))
+    with pytest.raises(GeomAttError, match=r"started with `temperature` = 300.*Leave it out"):
+        run("md", "--out", "ethanol_md", "--resume", "--temperature", 400)
+    with pytest.raises(GeomAttError, match="Give a model and a structure"):
+        run("md")
+    with pytest.raises(GeomAttError, match="--out"):
+        run("md", "--resume")
+
+
+def test_md_that_fails_says_so(place):
+    text = run("md", MODEL, "ethanol.xyz", "--time", 0.2, "--temperature", 30000, "--no-walls", code=1)
+    assert "stopped" in text
+    assert "to_label.extxyz" in text
+    assert len(read(place / "ethanol_md" / "to_label.extxyz")) >= 1
+
+
+def test_relax_vibrations_and_scan(place):
+    text = run("relax", MODEL, "ethanol.xyz", "--fmax", 0.02)
+    assert "yes" in text
+    assert f"geomatt vibrations {MODEL}" in text
+    relaxed = place / "ethanol_relax" / "relaxed.extxyz"
+    assert len(read(place / "ethanol_relax" / "path.extxyz", energy_unit="eV")) > 3
+    assert json.loads((place / "ethanol_relax" / "relax.json").read_text())["structures"][0]["converged"]
+    assert "no " in run(
+        "relax", MODEL, "ethanol.xyz", "--steps", 1, "--optimiser", "fire", "--out", "b", code=1
+    )
+
+    text = run("vibrations", MODEL, relaxed, "--out", "vib", "--fmax", 0.01)
+    assert "Zero-point energy: 2.1" in text
+    assert len(list((place / "vib" / "modes").glob("mode_*.extxyz"))) == 21
+    assert len(json.loads((place / "vib" / "vibrations.json").read_text())["wavenumbers_cm-1"]) == 21
+    text = run("vibrations", MODEL, "ethanol.xyz", "--no-relax", "--out", "vib2")
+    assert "not a stationary point" in text
+
+    text = run(
+        "scan", MODEL, relaxed, "--torsion", "0,1,2,8", "--points", 5, "--out", "scan",
+        "--reference", "ase.calculators.lj:LennardJones", "--reference-option", "sigma=0.9",
+    )  # fmt: skip
+    assert "Rigid scan of torsion C0–C1–O2–H8, kcal/mol" in text
+    assert "RMS difference" in text
+    first = json.loads((place / "scan" / "scan.json").read_text())
+    assert len(first["references"][0]["energies_eV"]) == 5
+    text = run(
+        "scan", MODEL, relaxed, "--torsion", "0,1,2,8", "--points", 3, "--from", -170, "--to", 170,
+        "--unit", "eV", "--reference", "scan/scan.extxyz", "--energy-unit", "eV",
+    )  # fmt: skip
+    assert "Against scan/scan.extxyz" in text
+    with pytest.raises(GeomAttError, match="--torsion"):
+        run("scan", MODEL, relaxed)
+    with pytest.raises(GeomAttError, match="nor xtb"):
+        run("scan", MODEL, relaxed, "--distance", "0,1", "--reference", "nothing")

@@ -1,0 +1,89 @@
+"""`geomatt auto`: every stage, interruptions between and within them, messages."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+
+import pytest
+from ase.build import molecule
+
+from geomatt import load
+from geomatt.data.structures import as_structure
+from geomatt.errors import GeomAttError
+from geomatt.evaluation import EvaluationResult
+from geomatt.training.run import Run
+from geomatt.workflow import AutoConfig, auto, pipeline
+
+WATER = as_structure(molecule("H2O"))
+SMALL = {"layers": 1, "features": 4, "overlap_features": 4}
+
+
+def quick(**changes) -> AutoConfig:
+    settings = {
+        "calculator": "toy_calculators:Springs", "frames": 24, "walkers": 2, "equilibrate": 0.0, "stride": 4,
+        "epochs": 2, "picoseconds": 0.01, "model": "geomatt", "network": SMALL,
+    }  # fmt: skip
+    return AutoConfig(**{**settings, **changes})
+
+
+@pytest.fixture(autouse=True)
+def no_pictures(monkeypatch):
+    monkeypatch.setattr(Run, "plot", lambda self: None)
+    monkeypatch.setattr(pipeline, "parity_plot", lambda result, path: path)
+
+
+def test_all_stages_and_interruptions(tmp_path, monkeypatch):
+    out = tmp_path / "run"
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):  # while sampling: at the first report
+        auto([WATER], quick(), out, watch=lambda *_: nullcontext(stop))
+    with pytest.raises(KeyboardInterrupt):  # while training
+        auto([WATER], quick(), out, training=lambda: nullcontext(stop))
+    with monkeypatch.context() as patch:
+        patch.setattr(EvaluationResult, "to_dict", stop)
+        with pytest.raises(KeyboardInterrupt):
+            auto([WATER], quick(), out)
+    sampled = (out / "data.npz").read_bytes()
+    report = auto([WATER], quick(), out)
+    assert (out / "data.npz").read_bytes() == sampled
+    assert report["training"]["epochs"] == 2
+    assert report["evaluation"]["overall"]["forces_mae"] > 0
+    assert report["evaluation"]["structures"] == 24 - 12 - 2
+    assert "drift_eV_per_atom_ps" in report["dynamics"] or report["dynamics"]["failure"]
+    assert json.loads((out / "report.json").read_text())["formula"] == "H2O"
+    text = (out / "report.txt").read_text()
+    assert "force MAE" in text
+    assert "GeomAttCalculator" in text
+    assert load(out / "model").elements == (1, 8)
+    again = auto([WATER], quick(), out)  # everything is there already
+    assert again["evaluation"] == report["evaluation"]
+    with pytest.raises(GeomAttError, match="was started with `epochs` 2, now it is 3"):
+        auto([WATER], quick(epochs=3), out)
+
+
+def test_diverged_dynamics_is_a_result(tmp_path, monkeypatch):
+    import geomatt.simulation.dynamics as dynamics
+
+    def diverge(*_, **__):
+        raise GeomAttError("The simulation diverged after 3 steps.")
+
+    monkeypatch.setattr(dynamics, "run_md", diverge)
+    monkeypatch.setattr("geomatt.simulation.run_md", diverge, raising=False)
+    report = auto([WATER], quick(epochs=1), tmp_path / "run")
+    assert "failed: The simulation diverged" in (tmp_path / "run" / "report.txt").read_text()
+    assert report["dynamics"]["failure"]
+
+
+def test_wrong_settings(tmp_path):
+    for changes, name in [({"frames": 5}, "frames"), ({"train": 23}, "train"), ({"epochs": 0}, "epochs")]:
+        with pytest.raises(GeomAttError, match=f"`{name}`"):
+            quick(**changes)
+    (tmp_path / "other.txt").write_text("mine")
+    with pytest.raises(GeomAttError, match="holds other files"):
+        auto([WATER], quick(), tmp_path)
+    with pytest.raises(GeomAttError, match="is a file"):
+        auto([WATER], quick(), tmp_path / "other.txt")
