@@ -117,6 +117,17 @@ def test_hydrogen_bonds():
     assert not hydrogen_bonds(two(0.96, 2.2, 0))[1, 3]  # bent
 
 
+def test_periodic_structures_have_a_cell_and_bonds_across_it():
+    network = new_network("pair-states", {"channels": 8, "rounds": 1, "functions": 8, "radius": 3.0}, (1, 8))
+    positions = np.array([[0.1, 1, 1], [7.2, 1, 1], [0.3, 1.9, 1], [5.4, 1, 1]])  # H of index 1 is next to O
+    box = Structure(np.array([8, 1, 1, 8]), positions, cell=8 * np.eye(3), pbc=(True, True, True))
+    block, arrays = explorer_block(Potential(network, Normalisation(0.0, 1.0)), [box], untrained=0)
+    assert block["frames"][0]["cell"] == (8 * np.eye(3)).ravel().tolist()
+    assert arrays["bonds"].tolist() == [[0, 1], [0, 2]]
+    assert arrays["hydrogenBonds"].tolist() == [[1, 3]]
+    assert "molecules only" in block["effects"]["note"]
+
+
 def test_a_page_is_complete_and_escaped():
     evil = "</script><script>alert(1)</script>"
     page = Page(evil, evil, [{"kind": "text", "text": evil}], {"x": np.arange(3, dtype=np.uint16)}).render()

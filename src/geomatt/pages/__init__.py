@@ -8,9 +8,11 @@ if TYPE_CHECKING:
     from geomatt.pages.explorer import explain
     from geomatt.pages.page import Page
     from geomatt.pages.reports import evaluation_report, members_report, run_report
+    from geomatt.pages.simulations import dynamics_report
 
 _MODULES = {
     "Page": "page",
+    "dynamics_report": "simulations",
     "evaluation_report": "reports",
     "explain": "explorer",
     "members_report": "reports",

@@ -39,7 +39,7 @@ def score_table(
     few = [structures[k] for k in scored[:UNTRAINED_FRAMES]]
     targets = [_targets(structures[k]) for k in scored]
     kinds = [kind for kind in KINDS if any(kind in t for t in targets)]
-    if not kinds or structures[0].periodic:
+    if not kinds:
         return {"header": [], "rows": [], "note": ""}
     labels = [record.label for record in found[0]]
     closeness = [1.0 / (distances(structures[k]) + np.eye(len(structures[k]))) for k in scored]

@@ -76,7 +76,7 @@ def gather_effects(
     elif any(s.periodic for s in structures):
         note = "Pairs can be switched off in molecules only."
     elif not any(len(d.pairs) for d in details):
-        note = "No pairs were switched off: ask for more `effects`."
+        note = "No pairs were switched off when this page was made."
     counts = np.zeros(len(structures), dtype=np.int64)
     pairs, energy, forces, scales = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)], [], []
     total, done = sum(len(d.pairs) for d in details), 0

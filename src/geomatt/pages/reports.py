@@ -18,7 +18,7 @@ from geomatt.errors import GeomAttError
 from geomatt.evaluation import EvaluationResult
 from geomatt.model import AnyPotential
 from geomatt.pages.error_blocks import error_blocks
-from geomatt.pages.explorer import Progress, describe, explorer_block
+from geomatt.pages.explorer import Progress, describe, explorer_block, has_attention
 from geomatt.pages.page import Block, Page
 from geomatt.training import TrainResult
 from geomatt.training.folder import HISTORY
@@ -52,7 +52,7 @@ def run_report(
     blocks += _data_checks(dataset)
     arrays: dict[str, np.ndarray] = {}
     typical = _typical(dataset, split)
-    if _has_attention(potential, typical):
+    if has_attention(potential, typical):
         blocks.append(_heading("Attention of a typical frame"))
         block, arrays = explorer_block(
             potential, [typical], effects=EFFECTS, untrained=UNTRAINED, unit=unit, progress=progress
@@ -194,18 +194,6 @@ def _typical(dataset: Dataset, split: Split) -> Structure:
         return dataset[int(split.validation[0])]
     order = np.argsort(dataset.energies[split.validation], kind="stable")
     return dataset[int(split.validation[order[len(order) // 2]])]
-
-
-def _has_attention(potential: AnyPotential, structure: Structure) -> bool:
-    import torch
-
-    from geomatt.data.batch import collate
-
-    if structure.periodic:
-        return False
-    network = potential.members[0].network
-    with torch.no_grad():
-        return bool(network.attention(collate([structure], network.dtype, network.device)))
 
 
 def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress | None) -> list[Block]:
