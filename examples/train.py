@@ -19,7 +19,7 @@ options = parser.parse_args()
 
 data = ethanol()  # 2000 frames, GFN2-xTB at 500 K; geomatt.read("file.npz") reads your own
 split = geomatt.random_split(len(data), train=800, validation=200, test=200, seed=0)
-config = geomatt.resolve({"epochs": options.epochs, "network": {"features": 64, "overlap_features": 64}})
+config = geomatt.resolve({"epochs": options.epochs, "network": {"channels": 64}})
 result = geomatt.train(data, split, config, options.out)
 
 errors = geomatt.evaluate(result.potential, data, indices=split.test, unit="kcal/mol")

@@ -59,7 +59,7 @@ def history(folder: Path) -> list[dict[str, str]]:
 
 def tiny_config(**changes: object) -> TrainConfig:
     settings: dict[str, object] = {
-        **TINY, "train": 20, "val": 10, "test": 5, "epochs": 4, "batch": 8, "ema_decay": 0.9,
-        "learning_rate": 3e-3, "warmup": 0,
+        "model": "geomatt", **TINY, "train": 20, "val": 10, "test": 5, "epochs": 4, "batch": 8,
+        "ema_decay": 0.9, "learning_rate": 3e-3, "warmup": 0,
     }  # fmt: skip
     return TrainConfig.from_dict({**settings, **changes})

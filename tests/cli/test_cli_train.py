@@ -17,7 +17,20 @@ from geomatt.training.config import read_settings
 from geomatt.training.history import EpochRow
 from geomatt.training.loop import TrainProgress
 
-TINY = ["--features", "8", "--overlap-features", "16", "--orders", "2,3", "--layers", "2", "--batch", "8"]
+TINY = [
+    "--model",
+    "geomatt",
+    "--features",
+    "8",
+    "--overlap-features",
+    "16",
+    "--orders",
+    "2,3",
+    "--layers",
+    "2",
+    "--batch",
+    "8",
+]
 TINY += ["--no-report"]
 SIZES = ["--train", "20", "--val", "10"]
 

@@ -22,6 +22,7 @@ def test_configuration_file_holds_every_setting(tmp_path):
         unfreeze=("overlaps",),
         member=2,
         folds=3,
+        model="geomatt",
         network={"orders": (2, 3, 5), "bias": False},
     )
     path = tmp_path / "config.toml"
@@ -65,8 +66,9 @@ def test_bad_values_are_named(tmp_path, text, message):
         {"folds": 2, "members": 2}, {"learning_rate": 0.0}, {"learning_rate": float("nan")},
         {"ema_decay": 1.0},
         {"schedule": "linear"}, {"split": "odd"}, {"weighting": "mine"}, {"dtype": "float16"}, {"rho": -1.0},
-        {"member": 3}, {"train_indices": "a.txt"}, {"orders": (1,)}, {"recipe": "slow"},
-        {"device": "mps"}, {"gamma": float("nan")}, {"layers": 10**9},
+        {"member": 3}, {"train_indices": "a.txt"}, {"model": "geomatt", "orders": (1,)}, {"recipe": "slow"},
+        {"device": "mps"}, {"model": "geomatt", "gamma": float("nan")}, {"model": "geomatt", "layers": 10**9},
+        {"gamma": 20.0}, {"rounds": 10**9},
         {"model": "schnet", "cutoff": float("inf")},
     ],
 )  # fmt: skip
@@ -79,7 +81,8 @@ def test_recipes():
     paper = resolve({"recipe": "paper"})
     assert (paper.epochs, paper.batch, paper.learning_rate, paper.schedule) == (2000, 10, 1e-4, "step")
     assert (paper.ema_decay, paper.patience) == (0.0, 0)
-    assert resolve({}).recipe == "fast"
+    assert resolve({}).recipe == "pair"
+    assert resolve({"model": "geomatt"}).recipe == "fast"
     assert resolve({"recipe": "paper", "epochs": 7}).epochs == 7
     for name in RECIPES:
         assert resolve({"recipe": name}).recipe == name
@@ -109,10 +112,12 @@ def test_schedules():
         ({"val": 10}, 100, (40, 10, 50)),
         ({"train": 50, "val": 50}, 100, (50, 50, 0)),
         ({"folds": 10}, 5000, (900, 100, 1000)),
+        ({"model": "pair"}, 5000, (950, 50, 1000)),
+        ({"model": "pair"}, 100, (86, 4, 10)),
     ],
 )
 def test_sizes_left_open_are_filled_in(given, count, expected):
-    config = resolve_sizes(resolve(given), count)
+    config = resolve_sizes(resolve({"model": "geomatt", **given}), count)
     assert (config.train, config.val, config.test) == expected
     for split in make_splits(config, count):
         assert (len(split.train), len(split.validation), len(split.test)) == expected

@@ -173,6 +173,26 @@ def test_divergence_keeps_the_last_good_state(tmp_path, monkeypatch):
     assert load(tmp_path / "run").record["best_epoch"] <= 3
 
 
+def test_a_network_that_died_is_noticed(tmp_path, monkeypatch):
+    honest, calls = Stepper.validate, []
+
+    def validate(stepper, targets):
+        calls.append(1)
+        if len(calls) > 30:
+            stepper.weights.theta.zero_()
+            stepper.adam.average.zero_()
+        return honest(stepper, targets)
+
+    monkeypatch.setattr(Stepper, "validate", validate)
+    config = tiny_config(epochs=60, learning_rate=0.02)
+    with pytest.raises(
+        GeomAttError, match=r"diverged: the network predicts no forces any more.*learning_rate"
+    ):
+        train(molecule(), SPLIT, config, tmp_path / "run")
+    assert len(calls) == 35
+    assert load(tmp_path / "run").record["best_epoch"] <= 30
+
+
 def test_weights_that_are_not_finite_are_never_written(tmp_path):
     with pytest.raises(GeomAttError, match="diverged"):
         train(

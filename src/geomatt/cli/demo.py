@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EPOCHS = 45  # about a minute
 MD_STEPS = 1000
 # Half as many and smoother basis functions than in the paper: faster, and enough for a small molecule.
-SETTINGS = {"gamma": 10.0, "spacing": 0.1, "ema_decay": 0.998, "patience": 0}
+SETTINGS = {"model": "geomatt", "gamma": 10.0, "spacing": 0.1, "ema_decay": 0.998, "patience": 0}
 
 NEXT = (
     "geomatt data get md17/aspirin",

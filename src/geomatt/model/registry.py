@@ -41,6 +41,9 @@ NETWORKS: dict[str, NetworkEntry] = {
     ),
 }
 
+DEFAULT = "pair"  # what is trained unless another `model` is asked for
+OLDEST = "geomatt"  # the only one of version 0.1, whose settings files do not name it
+
 
 def network_class(kind: str) -> type[Network]:
     """The network of a kind or short name."""

@@ -123,6 +123,7 @@ def dna_config(
 ) -> TrainConfig:
     """All settings of a model; `seed` counts from that of the experiment."""
     given = {
+        "model": "geomatt",
         "data": data,
         "recipe": recipe,
         "epochs": size.epochs[recipe],

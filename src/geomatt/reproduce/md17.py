@@ -149,6 +149,7 @@ class Md17Study:
             epochs = self.size.epochs.get(member.recipe) or SCHNET_EPOCHS[member.molecule]
             return TrainConfig(**given, epochs=epochs, **SCHNET)
         given |= {
+            "model": "geomatt",
             "recipe": member.recipe,
             "epochs": self.size.epochs["transfer" if member.base else member.recipe],
             "weighting": member.weighting or WEIGHTING[member.recipe],

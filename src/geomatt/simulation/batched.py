@@ -154,6 +154,8 @@ class BatchedDynamics:
         self.noise = torch.zeros(shape, dtype=torch.float64, device=self.device)
         self.parts: list[Part] = []
         self._graph: torch.cuda.CUDAGraph | None = None
+        several = self.device.type == "cuda" and len(self.groups) > 1
+        self._streams = [torch.cuda.Stream(self.device) for _ in self.groups] if several else []
         self._evaluate(self.state, count=False)
         self.integrator.guard(self.state)
 
@@ -239,17 +241,20 @@ class BatchedDynamics:
     def _evaluate(self, state: State, count: bool = True) -> None:
         """Forces and potential energy of all groups, with those of the walls."""
         start = 0
-        for group in self.groups:
+        for group, stream in zip(self.groups, self._fork(), strict=True):
             rows, atoms = slice(start, start + len(group.replicas)), group.atoms
-            if self.periodic:
-                evaluate = cast(CellForces, group.forces)
-                energy, forces, stress = evaluate(state.positions[rows, :atoms], state.cell[rows])
-                state.stress[rows].copy_(stress)
-            else:
-                energy, forces = cast(Forces, group.forces)(state.positions[rows, :atoms])
-            state.energy[rows].copy_(energy)
-            state.forces[rows, :atoms].copy_(forces)
+            with torch.cuda.stream(stream):  # nothing without one
+                if self.periodic:
+                    evaluate = cast(CellForces, group.forces)
+                    energy, forces, stress = evaluate(state.positions[rows, :atoms], state.cell[rows])
+                    state.stress[rows].copy_(stress)
+                else:
+                    energy, forces = cast(Forces, group.forces)(state.positions[rows, :atoms])
+                state.energy[rows].copy_(energy)
+                state.forces[rows, :atoms].copy_(forces)
             start = rows.stop
+        for stream in self._streams:
+            torch.cuda.current_stream(self.device).wait_stream(stream)
         if self.walled and self._near_walls(state):
             found = self.walls.evaluate(state.positions, self.limits, state.lattice)
             state.energy.add_(found.energy)
@@ -258,6 +263,12 @@ class BatchedDynamics:
                 state.stress.add_(found.stress)
             if count:
                 self.monitor.count_walls(state, found)
+
+    def _fork(self) -> Sequence[torch.cuda.Stream | None]:
+        """For each group a stream that continues from here: one group alone does not fill a GPU."""
+        for stream in self._streams:
+            stream.wait_stream(torch.cuda.current_stream(self.device))
+        return self._streams or [None] * len(self.groups)
 
     def _near_walls(self, state: State) -> bool:
         """False if no wall acts. Looked at on a CPU only: a GPU would have to wait for the answer."""

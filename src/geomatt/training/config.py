@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from geomatt.errors import GeomAttError
-from geomatt.model.registry import network_class, network_config, network_names
+from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_config, network_names
 from geomatt.model.settings import setting
 from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
@@ -57,8 +57,12 @@ class TrainConfig:
         False, "leave out structures whose labels are far from all others", group=DATA
     )
 
-    train: int | None = setting(None, "structures to train on (800 where there are enough)", group=SPLIT)
-    val: int | None = setting(None, "structures to choose the best epoch by (200)", group=SPLIT)
+    train: int | None = setting(
+        None, "structures to train on (950 where there are enough; model geomatt: 800)", group=SPLIT
+    )
+    val: int | None = setting(
+        None, "structures to choose the best epoch by (50; model geomatt: 200)", group=SPLIT
+    )
     test: int | None = setting(None, "structures to test on at the end (up to 1000)", group=SPLIT)
     split: str = setting(
         "random",
@@ -117,7 +121,7 @@ class TrainConfig:
         choices=("energy", "forces"),
     )
 
-    model: str = setting("geomatt", f"kind of network: {', '.join(network_names())}", group=MODEL)
+    model: str = setting(DEFAULT, f"kind of network: {', '.join(network_names())}", group=MODEL)
     network: dict[str, Any] = setting(None, "settings of the network", group=MODEL, option=False)
 
     base: str | None = setting(None, "the model file whose weights are the start", group=RUN, option=False)
@@ -250,7 +254,7 @@ def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -
     if asked.get("model", values.get("model")) != values.get("model"):
         values.pop("network", None)  # settings of another kind of network
     if stored is None or "recipe" in asked:
-        kind = network_class(asked.get("model") or values.get("model") or TrainConfig.model)
+        kind = network_class(asked.get("model") or values.get("model") or DEFAULT)
         values.update(recipe_settings(asked.get("recipe") or kind.recipe))
     network = {**values.get("network", {}), **asked.get("network", {})}
     return TrainConfig(**{**values, **asked, "network": network})
@@ -275,7 +279,9 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     Settings of the network may stand among the others, as in files of version 0.1.
     """
     known = {item.name for item in dataclasses.fields(TrainConfig)}
-    kind = network_config(str(values.get("model") or TrainConfig.model))
+    if "model" not in values and set(network_config(OLDEST).settings()) <= set(values):
+        values = {**values, "model": OLDEST}  # a complete file of version 0.1
+    kind = network_config(str(values.get("model") or DEFAULT))
     own = get_type_hints(kind)
     network = dict(values.get("network") or {})
     network |= {name: value for name, value in values.items() if name not in known and name in own}
@@ -285,7 +291,7 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if others:
         raise GeomAttError(
             f"{', '.join(others)}: not a setting of this kind of network (`model` "
-            f"{values.get('model') or TrainConfig.model}), which has {', '.join(kind.settings())}."
+            f"{values.get('model') or DEFAULT}), which has {', '.join(kind.settings())}."
         )
     if unknown:
         listing = ", ".join(sorted({*known, *kind.settings()}))

@@ -101,7 +101,7 @@ def _warn_of_repeats(parts: Sequence[Sequence[Dataset]]) -> None:
 
 
 def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
-    """Fill in sizes that were not given: 800 + 200 where there is enough data, and up to 1000 to test on.
+    """Fill in sizes that were not given: 1000 in all where there is enough data, and up to 1000 to test on.
 
     `count` structures are in `data`; all of them train if there are files to validate on.
     """

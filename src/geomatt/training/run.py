@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 ALL_DONE = "all epochs done"
 WILD = 1e4  # a validation loss this many times the best ...
 WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
+SURE = 0.5  # a network whose force error was below this share of the mean force had learned something
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,8 @@ class Run:
             return normalised(batch, self.normalisation, use_forces=not job.config.energy_only)
 
         self.training, self.validation = targets(job.split.train), targets(job.split.validation)
+        forces = self.validation.forces
+        self.mean_force = math.inf if forces is None else float(forces[self.validation.mask].abs().nanmean())
         # Energies of atoms that were given stay as they are.
         self.counters = Counters(energy_zero=None if reference else {})
         self.best: dict[str, Tensor] = {}
@@ -158,15 +161,24 @@ class Run:
                 if math.isfinite(val_force):
                     counters.best_errors["force_mae"] = val_force
                 self.best = {n: t.detach().clone() for n, t in weights.items()}
-            counters.wild = counters.wild + 1 if val_loss > WILD * counters.best_loss else 0
+            dead = self._forgotten(val_force)
+            counters.wild = counters.wild + 1 if dead or val_loss > WILD * counters.best_loss else 0
             if counters.wild >= WILD_VALIDATIONS:
                 self._diverged(
-                    f"the validation loss is {val_loss:.3g}, its best was {counters.best_loss:.3g}"
+                    "the network predicts no forces any more, only a constant energy"
+                    if dead
+                    else f"the validation loss is {val_loss:.3g}, its best was {counters.best_loss:.3g}"
                 )
         if epoch >= self.config.epochs:
             counters.finished = ALL_DONE
         elif 0 < self.config.patience <= epoch - max(counters.best_epoch, counters.cycle_start):
             counters.finished = f"no better validation loss for {self.config.patience} epochs"
+
+    def _forgotten(self, force_error: float) -> bool:
+        """True if forces that were learned are now predicted as zero: all units of the network died."""
+        mean_force = self.normalisation.scale * self.mean_force
+        best = self.counters.best_errors.get("force_mae", math.inf)
+        return best < SURE * mean_force and force_error >= 0.999 * mean_force
 
     def _means(self, sums: Sequence[float]) -> tuple[float, float, float]:
         """Loss, energy MAE (eV) and force MAE (eV/Å) from sums of errors."""

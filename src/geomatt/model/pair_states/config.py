@@ -37,14 +37,14 @@ class PairStatesConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if min(self.channels, self.rounds) < 1 or self.functions < 2:
-            raise GeomAttError("`channels` and `rounds` must be at least 1, `functions` at least 2.")
+        require_range(self, 1, 10_000, "channels")
+        require_range(self, 1, 100, "rounds")
+        require_range(self, 2, 1000, "functions")
         if self.normalisation not in NORMALISATIONS:
             raise GeomAttError(
                 f"Unknown `normalisation` {self.normalisation!r}. Use one of: {', '.join(NORMALISATIONS)}."
             )
-        if not self.typical_atoms > 0:
-            raise GeomAttError(f"`typical_atoms` must be positive, not {self.typical_atoms}.")
+        require_range(self, 1e-3, 1e9, "typical_atoms")
         if self.radius:
             require_range(self, 0.5, 100.0, "radius")
             # A factor that depends on the number of atoms would let far atoms matter.
