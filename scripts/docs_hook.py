@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,15 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = ("geomatt.data", "geomatt.model", "geomatt.training", "geomatt.evaluation", "geomatt.simulation",
           "geomatt.analysis", "geomatt.pages")  # fmt: skip
+
+
+def on_config(config: Any) -> Any:
+    """Pages that the navigation does not name go into a section "More guides"."""
+    listed = set(re.findall(r"[\w/-]+\.md", str(config.nav)))
+    found = [path.relative_to(config.docs_dir).as_posix() for path in Path(config.docs_dir).rglob("*.md")]
+    if more := sorted(set(found) - listed):
+        config.nav.insert(-1, {"More guides": more})
+    return config
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -36,7 +46,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     Equations are $$ … $$ on lines of their own, and $ … $ in text.
     """
-    markdown = re.sub(r"\]\(\.\./((?:\.\./)*)examples/(\w+)\.py\)", r"](\1examples/\2.md)", markdown)
+    folder = (Path("docs") / page.file.src_uri).parent
+    markdown = re.sub(
+        r"\[([^\]\n]+)\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)", lambda m: _link(m, folder), markdown
+    )
     if not page.meta.get("math"):
         return markdown
     markdown = re.sub(
@@ -46,6 +59,18 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         flags=re.DOTALL | re.MULTILINE,
     )
     return re.sub(r"\$(\S(?:[^$\n]*\S)?)\$", lambda m: convert(m[1]), markdown)
+
+
+def _link(match: re.Match[str], folder: Path) -> str:
+    """A link out of a page: to a page made from that file, or its text alone if there is none."""
+    text, target, anchor = match[1], os.path.normpath(folder / match[2]), match[3] or ""
+    if target.startswith("docs/"):
+        return match[0]
+    up = "../" * (len(folder.parts) - 1)
+    made = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md", "README.md": "index.md"}
+    if target.startswith("examples/") and target.endswith(".py"):
+        made[target] = f"{target.removesuffix('.py')}.md"
+    return f"[{text}]({up}{made[target]}{anchor})" if target in made else text
 
 
 def example_page(path: Path) -> str:
