@@ -143,11 +143,11 @@ class MoleculeView {
     }
     if (path) {
       path.slice(1).forEach((next, k) => {
-        this.addSegment(items, structure, screen, path[k], next, { stroke: colour("mark"), width: 5, dash: [7, 4] }, 0.5);
+        this.addSegment(items, structure, screen, path[k], next, { stroke: colour("mark"), width: 5, dash: [7, 4] }, 0.03);
       });
     }
     if (highlight && highlight[0] !== highlight[1]) {
-      this.addSegment(items, structure, screen, ...highlight, { stroke: colour("mark"), width: 4 }, 0.6);
+      this.addSegment(items, structure, screen, ...highlight, { stroke: colour("mark"), width: 4 }, 0.04);
     }
     const marked = new Set([...(highlight || []), ...(path || []), ...(atom === null ? [] : [atom])]);
     screen.atoms.forEach(([x, y, z], i) => {
