@@ -90,8 +90,7 @@ def test_a_browser_shows_them(page, run, tmp_path):
             tab = chromium.new_page(viewport={"width": 380, "height": 800})
             visit = Visit(tab, shown.save(tmp_path / f"{number}.html"))
             tab.wait_for_selector(".molecules canvas")
-            if number == 0:
-                tab.wait_for_selector(".explorer[data-ready]")
+            tab.wait_for_selector(".explorer[data-ready]")
             assert tab.locator("svg.chart").count() >= 3
             assert tab.evaluate("document.documentElement.scrollWidth") <= 380
             visit.check()

@@ -68,5 +68,7 @@ def auto(
 
     output.print(report_text(report), highlight=False, soft_wrap=True, markup=False)
     console.print(
-        f"report: {out / 'report.txt'}\nnumbers: {out / 'report.json'}", highlight=False, soft_wrap=True
+        f"report: {out / 'report.txt'}\npage: {out / 'report.html'}\nnumbers: {out / 'report.json'}",
+        highlight=False,
+        soft_wrap=True,
     )

@@ -66,9 +66,11 @@ def evaluate(
     Without --json and --plot both files are written next to the model, or into --out;
     for a model that ships with geomatt only where you say.
     """
+    from geomatt.cli.explain import progress_of_page
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
     from geomatt.data.files import atomic_write, require_writable
+    from geomatt.drawing import figure_path
     from geomatt.evaluation import calibration_plot, parity_plot
     from geomatt.evaluation import evaluate as evaluate_model
     from geomatt.pages import evaluation_report
@@ -77,9 +79,10 @@ def evaluate(
     loaded = load_model(model, device, dtype)
     dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
     json_path, plot_path = _targets(model, data, out, json_file, plot_file)
-    for path in (json_path, plot_path):
-        if path is not None:
-            require_writable(path)
+    if json_path is not None:
+        require_writable(json_path)
+    if plot_path is not None:
+        figure_path(plot_path)
     if report_file is not None:
         page_path(report_file)
     announce(dataset)
@@ -113,7 +116,8 @@ def evaluate(
             "folds are not."
         )
     if report_file is not None:
-        evaluation_report(loaded, result).save(report_file)
+        with progress_of_page() as tell:
+            evaluation_report(loaded, result, tell).save(report_file)
         say(f"report: {report_file}")
     if json_path is None and plot_path is None and report_file is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")
@@ -124,8 +128,10 @@ def _targets(
 ) -> tuple[Path | None, Path | None]:
     """Where numbers and picture go; the names hold model and data, so that no two overwrite each other."""
     shipped = not model.exists()
+    from geomatt.data.files import make_folder
+
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     folder = out or (None if shipped else model if model.is_dir() else model.parent)
     default_name = not shipped and (model.is_dir() or model.name == "model.safetensors") and out is None
     parts = [] if default_name else [_plain(str(model))]

@@ -17,7 +17,7 @@ from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import EvaluationResult
 from geomatt.model import AnyPotential
-from geomatt.pages.error_blocks import error_blocks
+from geomatt.pages.error_blocks import error_blocks, frame_errors
 from geomatt.pages.explorer import Progress, describe, explorer_block, has_attention
 from geomatt.pages.page import Block, Page
 from geomatt.training import TrainResult
@@ -25,7 +25,7 @@ from geomatt.training.folder import HISTORY
 from geomatt.units import from_ev
 
 REPORT = "report.html"
-EFFECTS, UNTRAINED = 60, 2  # of the attention of a typical frame: enough for a first look
+EFFECTS, UNTRAINED, MOST_ATOMS = 60, 2, 60  # of the attention of a typical frame: enough for a first look
 MD_STEPS, MD_STEP_FS, MD_TEMPERATURE = 200, 0.5, 300.0
 
 
@@ -50,15 +50,9 @@ def run_report(
         blocks.append(_heading(f"Errors on {len(tested.data)} test frames"))
         blocks += error_blocks(tested, dataset.select(split.train))
     blocks += _data_checks(dataset)
-    arrays: dict[str, np.ndarray] = {}
     typical = _typical(dataset, split)
-    if has_attention(potential, typical):
-        blocks.append(_heading("Attention of a typical frame"))
-        block, arrays = explorer_block(
-            potential, [typical], effects=EFFECTS, untrained=UNTRAINED, unit=unit, progress=progress
-        )
-        block.pop("notes")
-        blocks.append(block)
+    attention, arrays = _attention(potential, typical, unit, progress)
+    blocks += attention
     if dynamics:
         blocks += _dynamics(potential, typical, progress)
     blocks += _next(commands)
@@ -91,17 +85,37 @@ def members_report(
     return Page(f"Training run: {name}, {len(results)} members", describe(results[0].potential), blocks)
 
 
-def evaluation_report(potential: AnyPotential, tested: EvaluationResult) -> Page:
-    """The errors of a model on data."""
+def evaluation_report(
+    potential: AnyPotential, tested: EvaluationResult, progress: Progress | None = None
+) -> Page:
+    """The errors of a model on data, and its attention in a frame with a typical error."""
     rows = [[name.replace("_", " "), str(value)] for name, value in tested.provenance.items() if value]
+    errors = frame_errors(tested)
+    typical = 0 if errors is None else int(np.argsort(errors, kind="stable")[len(errors) // 2])
+    attention, arrays = _attention(potential, tested.data[typical], tested.unit, progress)
     blocks: list[Block] = [
         *error_blocks(tested),
         *_data_checks(tested.data),
+        *attention,
         _heading("Where the numbers come from"),
         {"kind": "facts", "rows": rows},
     ]
     name = tested.data.name or "unnamed data"
-    return Page(f"Errors on {name}, {len(tested.data)} frames", describe(potential), blocks)
+    return Page(f"Errors on {name}, {len(tested.data)} frames", describe(potential), blocks, arrays)
+
+
+def _attention(
+    potential: AnyPotential, structure: Structure, unit: str, progress: Progress | None
+) -> tuple[list[Block], dict[str, np.ndarray]]:
+    """An explorer of one frame, if the network has attention."""
+    if len(structure) < 2 or not has_attention(potential, structure):
+        return [], {}
+    few = EFFECTS if len(structure) <= MOST_ATOMS else 0
+    block, arrays = explorer_block(
+        potential, [structure], effects=few, untrained=UNTRAINED if few else 0, unit=unit, progress=progress
+    )
+    block.pop("notes")
+    return [_heading("Attention of a typical frame"), block], arrays
 
 
 def _heading(text: str) -> Block:
