@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import os
 import re
 from pathlib import Path
@@ -46,6 +47,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
     Equations are $$ … $$ on lines of their own, and $ … $ in text.
     """
+    markdown = markdown.replace("<!-- measured:explorer -->", explorer_table())
     folder = (Path("docs") / page.file.src_uri).parent
     markdown = re.sub(
         r"\[([^\]\n]+)\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)", lambda m: _link(m, folder), markdown
@@ -71,6 +73,19 @@ def _link(match: re.Match[str], folder: Path) -> str:
     if target.startswith("examples/") and target.endswith(".py"):
         made[target] = f"{target.removesuffix('.py')}.md"
     return f"[{text}]({up}{made[target]}{anchor})" if target in made else text
+
+
+def explorer_table() -> str:
+    """Sizes and times of explorer pages, as measured."""
+    result = json.loads((ROOT / "results" / "explorer.json").read_text(encoding="utf-8"))
+    head = ["| network | atoms | frames | size | first paint | ready |", "|---|---:|---:|---:|---:|---:|"]
+    rows = [
+        f"| {r['network']} | {r['atoms']} | {r['frames']} | {r['megabytes']} MB | {r['first_paint_ms']} ms "
+        f"| {r['ready_ms']} ms |"
+        for r in result["rows"]
+    ]
+    source = f"`scripts/measure_explorer.py`, {result['browser']}, {result['hardware']}, a busy machine."
+    return "\n".join([*head, *rows, "", source])
 
 
 def example_page(path: Path) -> str:
