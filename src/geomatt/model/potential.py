@@ -6,7 +6,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -125,6 +125,8 @@ class AnyPotential(ABC):
         With `check_domain` structures outside the training data are announced by a warning.
         """
         structures = several(structures)
+        if batch_size < 1:
+            raise GeomAttError(f"`batch_size` must be at least 1, not {batch_size}.")
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
         messages = sorted({m for s in structures for m in self.doubts(s, forces)})
@@ -144,7 +146,14 @@ class AnyPotential(ABC):
                 progress(len(chunk))
         return result
 
-    def hessian(self, structure: Structure, *, step: float = 0.005, batch_size: int = 32) -> np.ndarray:
+    def hessian(
+        self,
+        structure: Structure,
+        *,
+        step: float = 0.005,
+        batch_size: int = 32,
+        progress: Callable[[int], None] | None = None,
+    ) -> np.ndarray:
         """Second derivatives of the energy (3N, 3N) in eV/Å², by central differences of the forces.
 
         Rows and columns are x, y, z of atom 0, then of atom 1. `step` is the displacement in Å. A model in
@@ -155,7 +164,7 @@ class AnyPotential(ABC):
         displaced = [replace(one, positions=one.positions + s) for s in np.concatenate([shifts, -shifts])]
         for message in self.extrapolations([one]):
             warnings.warn(message, stacklevel=2)
-        moved = self.predict(displaced, batch_size=batch_size, check_domain=False)
+        moved = self.predict(displaced, batch_size=batch_size, check_domain=False, progress=progress)
         forces = np.array([p.forces for p in moved]).reshape(2, 3 * len(one), 3 * len(one))
         slopes = (forces[1] - forces[0]) / (2 * step)
         return (slopes + slopes.T) / 2
@@ -331,7 +340,8 @@ def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limi
 
 def several(structures: Any) -> list[Structure]:
     """Structures from structures or ASE Atoms, one or many."""
-    one = isinstance(structures, Structure) or hasattr(structures, "get_positions")
+    one = isinstance(structures, Structure) or not isinstance(structures, Iterable | Sequence)
+    one = one or hasattr(structures, "get_positions")
     return [as_structure(s) for s in ([structures] if one else structures)]
 
 
