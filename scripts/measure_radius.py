@@ -2,10 +2,10 @@
 
     python scripts/measure_radius.py --data DIR --out DIR [--minutes 8]
 
-Times energies and forces of 2,000 to 50,000 atoms. Then trains pair states with all pairs and with several radii
-on the same frames of aspirin and naphthalene (both molecules side by side) and tests them on other frames; with
---dimer also the dimer of DNA, all pairs against 5 Å. Everything goes to radius.json; an experiment that is already in
-it is not repeated.
+Times energies and forces of 2,000 to 50,000 atoms. Then trains pair states with all pairs and with several
+radii on the same frames of aspirin and naphthalene (both molecules side by side) and tests them on other
+frames; with --dimer also the dimer of DNA, all pairs against 5 Å. Everything goes to radius.json; an
+experiment that is already in it is not repeated.
 """
 
 from __future__ import annotations
