@@ -192,7 +192,11 @@ def _train_and_report(config: TrainConfig, how: _Manner, leads: bool, fresh: boo
     announce(dataset)
     config = resolve_sizes(config, parts.data)
     if fresh:
-        config = resolve_inputs(config, dataset)
+        asked, config = config.network, resolve_inputs(config, dataset)
+        if config.network.get("radius") != asked.get("radius"):
+            note(f"The data is periodic: interactions end at {config.network['radius']:g} Å (--radius).")
+        if config.network.get("electrons") != asked.get("electrons"):
+            note("The data has charges or unpaired electrons: they are inputs of the network (--electrons).")
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
