@@ -221,9 +221,11 @@ def test_bad_coordinates(model):
     ):
         with pytest.raises(GeomAttError, match=words):
             scan(model, ETHANOL, Coordinate("torsion", atoms), ScanSettings())
-    line = replace(ETHANOL, positions=np.arange(27.0).reshape(9, 3))
+    straight = Structure(np.full(4, 6), np.array([[0.0, 0, 0], [1.3, 0, 0], [2.6, 0, 0], [3.9, 0, 0]]))
     with pytest.raises(GeomAttError, match="in a line"):
-        HYDROXYL.check(line)
+        Coordinate("torsion", (0, 1, 2, 3)).check(straight)
+    with pytest.raises(GeomAttError, match="O2 and H3 of the torsion are not bonded"):
+        scan(model, ETHANOL, Coordinate("torsion", (0, 1, 2, 3)), ScanSettings())
     for bad in ({"points": 1}, {"fmax": -1.0}):
         with pytest.raises(GeomAttError, match=next(iter(bad))):
             ScanSettings(**bad)

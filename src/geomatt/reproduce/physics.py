@@ -57,7 +57,7 @@ CONFIGS = {
 }
 STEPS = {"nve": 100_000, "nvt": 200_000, "million": 1_000_000}  # 50, 100 and 500 ps
 QUICK_STEPS = {"nve": 200, "nvt": 200, "million": 200}
-HYDROXYL = Coordinate("torsion", (0, 1, 2, 8))  # C–C–O–H of ethanol
+HYDROXYL = Coordinate("torsion", (0, 1, 2, 3))  # C–C–O–H of the shipped trajectory of ethanol
 POINTS, QUICK_POINTS = 25, 5
 SPECTRUM_STEPS, QUICK_SPECTRUM_STEPS = 8000, 160  # of 0.5 fs
 SPECTRUM_REPLICAS = 4
@@ -236,6 +236,7 @@ def _against_xtb(settings: ExperimentSettings, pieces: Pieces, progress: Progres
     inputs = {
         "data": data.fingerprint(),
         "trained": trained,
+        "torsion": HYDROXYL.atoms,
         "points": points,
         "steps": steps,
         "replicas": SPECTRUM_REPLICAS,

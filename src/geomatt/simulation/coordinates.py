@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -41,6 +42,13 @@ class Coordinate:
         if structure.periodic:
             raise GeomAttError("Scans are for molecules only. Set pbc to False for one in a box.")
         if self.kind == "torsion":
+            linked, names = bond_matrix(structure), symbols(structure.numbers)
+            for i, j in pairwise(self.atoms):
+                if not linked[i, j]:
+                    raise GeomAttError(
+                        f"{names[i]}{i} and {names[j]}{j} of the torsion are not bonded. Give four atoms of a "
+                        "chain, counted from 0."
+                    )
             a, b, c, d = structure.positions[list(self.atoms)]
             for first, second in ((a - b, c - b), (b - c, d - c)):
                 area = np.linalg.norm(np.cross(first, second))
