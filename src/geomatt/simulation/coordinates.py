@@ -46,8 +46,8 @@ class Coordinate:
             for i, j in pairwise(self.atoms):
                 if not linked[i, j]:
                     raise GeomAttError(
-                        f"{names[i]}{i} and {names[j]}{j} of the torsion are not bonded. Give four atoms of a "
-                        "chain, counted from 0."
+                        f"{names[i]}{i} and {names[j]}{j} of the torsion are not bonded. Give four atoms of "
+                        "a chain, counted from 0."
                     )
             a, b, c, d = structure.positions[list(self.atoms)]
             for first, second in ((a - b, c - b), (b - c, d - c)):
