@@ -47,10 +47,11 @@ def main() -> None:
 def kill_test(folder: Path, kills: int, members: int = 0, epochs: int = 400, seed: int = 0) -> int:
     """The number of kills after which the resumed run differs from the uninterrupted one."""
     pick, wrong = random.Random(seed), 0
-    span, _ = kill_after_start(arguments(folder / "whole", members, epochs), folder / "whole", None)
+    subprocess.run(arguments(folder / "whole", members, epochs), check=True, capture_output=True)
     for number in range(kills):
         cut = folder / "cut"
-        _, done = kill_after_start(arguments(cut, members, epochs), cut, pick.uniform(0.0, span))
+        moment = pick.randrange(epochs * max(1, members)), pick.uniform(0.0, 0.05)
+        done = killed(arguments(cut, members, epochs), cut, *moment)
         resume = [*COMMAND, "--out", str(cut), "--resume", "--checkpoint-every", "0"]
         subprocess.run(resume, check=True, capture_output=True)
         problems = differences(folder / "whole", cut, members)
@@ -66,21 +67,23 @@ def arguments(out: Path, members: int, epochs: int) -> list[str]:
     return [*COMMAND, "embedded/ethanol", "--out", str(out), *flat]
 
 
-def kill_after_start(command: list[str], out: Path, seconds: float | None) -> tuple[float, int]:
-    """Start a run and kill it some time after its first file, before which there is nothing to resume.
+def killed(command: list[str], out: Path, epochs: int, seconds: float) -> int:
+    """Start a run and kill it so many seconds after an epoch; returns the epochs in its checkpoints.
 
-    Returns the time it had from then on, and the epochs in its checkpoints. Without a time it is not killed.
+    It is not killed before its first file: there would be nothing to resume.
     """
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None and not (out / "config.toml").is_file():
+        while process.poll() is None and not ((out / "config.toml").is_file() and rows_in(out) >= epochs):
             time.sleep(0.002)
-        started = time.monotonic()
-        try:
-            process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-        span = time.monotonic() - started
-    return span, sum(checkpoint.read(run).counters.epoch for run in runs_in(out) if checkpoint.exists(run))
+        time.sleep(seconds)
+        process.kill()
+    return sum(checkpoint.read(run).counters.epoch for run in runs_in(out) if checkpoint.exists(run))
+
+
+def rows_in(out: Path) -> int:
+    """Epochs in the history files of all members."""
+    files = (run / "history.csv" for run in runs_in(out))
+    return sum(file.read_bytes().count(b"\n") - 1 for file in files if file.is_file())
 
 
 def runs_in(out: Path) -> list[Path]:

@@ -26,6 +26,11 @@ RECORD = {
 }
 
 
+def test_records_of_shipped_models_name_their_version():
+    assert all(model.record["geomatt"][0].isdigit() and "unknown" not in model.record["geomatt"]
+               for model in zoo.shipped_models())  # fmt: skip
+
+
 @pytest.fixture
 def shipped(tmp_path, monkeypatch):
     monkeypatch.setattr(zoo, "shipped_folder", lambda: tmp_path)

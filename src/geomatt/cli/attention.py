@@ -45,11 +45,13 @@ def attention(
     from geomatt.analysis.export import write_json, write_npz
     from geomatt.cli.model_tables import bond_table
     from geomatt.data.files import require_writable
+    from geomatt.drawing import figure_path
 
     beside = out.with_name(f"{out.stem}_molecule{out.suffix}")
-    for path in (out, beside, json_file, npz_file):
-        if path is not None:
-            require_writable(path)
+    for path in (out, beside):
+        figure_path(path)
+    for path in filter(None, (json_file, npz_file)):
+        require_writable(path)
     loaded = load_model(model, device, dtype)
     chosen = read_structure(structure, frame, length_unit, keys)
     records = compute(loaded, chosen)

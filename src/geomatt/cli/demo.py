@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,12 +11,13 @@ from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.options import set_up
 
 if TYPE_CHECKING:
-    from geomatt.data.structures import Dataset
+    from geomatt.data.structures import Dataset, Structure
     from geomatt.model import Potential
-    from geomatt.simulation.dynamics import MDResult
+    from geomatt.simulation.outcome import Outcome
 
 EPOCHS = 45  # about a minute
-MD_STEPS = 1000
+MD_STEPS = 10_000  # of 0.5 fs: 5 ps
+REPLICAS = 4
 # Half as many and smoother basis functions than in the paper: faster, and enough for a small molecule.
 SETTINGS = {"model": "geomatt", "gamma": 10.0, "spacing": 0.1, "ema_decay": 0.998, "patience": 0}
 
@@ -35,7 +35,7 @@ def demo(
         int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better.")
     ] = EPOCHS,
     md_steps: Annotated[
-        int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics.")
+        int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics, 0.5 fs each.")
     ] = MD_STEPS,
 ) -> None:
     """Train on ethanol, test, run molecular dynamics and draw the attention: a tour in about a minute.
@@ -44,9 +44,9 @@ def demo(
     """
     from geomatt.analysis import attention, attention_figure, bond_scores, molecule_figure
     from geomatt.cli.model_tables import bond_table, error_tables
-    from geomatt.data.files import atomic_write
     from geomatt.data.public.embedded import ethanol
     from geomatt.evaluation import evaluate, parity_plot
+    from geomatt.simulation.results import write_json
 
     folder = _free(out)
     dataset = ethanol()
@@ -66,9 +66,16 @@ def demo(
         "training": {
             k: potential.record[k] for k in ("epochs", "seconds", "hardware", "commit", "seed", "settings")
         },
-        "dynamics": simulated.to_dict(),
+        "dynamics": {
+            "ensemble": simulated.config.ensemble,
+            "temperature_K": simulated.config.temperature_K,
+            "steps": simulated.steps,
+            "time_fs": simulated.steps * simulated.config.timestep_fs,
+            "walls": False,
+            "replicas": simulated.rows(),
+        },
     }
-    atomic_write(folder / "demo.json", (json.dumps(report, indent=2) + "\n").encode())
+    write_json(report, folder / "demo.json")
 
     for table in error_tables(errors):
         output.print(table)
@@ -109,39 +116,65 @@ def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
         return train(dataset, split, config, folder, callback=show), split.test
 
 
-def _simulate(potential: Potential, start: Any, steps: int, folder: Path) -> MDResult:
-    """Dynamics at constant energy from the frame of lowest energy; a drift is an error of the force field."""
-    from ase import Atoms
+def _simulate(potential: Potential, start: Structure, steps: int, folder: Path) -> Outcome:
+    """Dynamics at 300 K from the frame of lowest energy, without walls: a bad model would not survive it."""
+    from geomatt.simulation.md import MDProgress, run_dynamics
+    from geomatt.simulation.settings import MDSettings
 
-    from geomatt.simulation import GeomAttCalculator, run_md
+    settings = MDSettings(
+        time=steps * 0.5e-3,
+        timestep=0.5,
+        temperature=300.0,
+        ensemble="nose-hoover",
+        replicas=REPLICAS,
+        walls=False,
+        interval=min(20, steps),
+    )
+    done = 0
+    with progress_bar(f"molecular dynamics, {REPLICAS} replicas at 300 K", settings.steps) as advance:
 
-    atoms = Atoms(numbers=start.numbers, positions=start.positions)
-    with progress_bar("molecular dynamics at constant energy", steps) as advance:
-        return run_md(
-            atoms,
-            GeomAttCalculator(potential),
-            steps=steps,
-            timestep_fs=0.5,
-            temperature_K=300.0,
-            ensemble="nve",
-            trajectory=folder / "dynamics.traj",
-            progress=advance,
+        def show(state: MDProgress) -> None:
+            nonlocal done
+            advance(state.steps - done)
+            done = state.steps
+
+        report = run_dynamics(potential, start, settings, folder / "dynamics", progress=show)
+    if report.signal:
+        raise typer.Exit(128 + report.signal)
+    return report.outcome
+
+
+def _survival(simulated: Outcome) -> str:
+    """What became of the replicas, in a sentence."""
+    rows = simulated.rows()
+    failed = [row for row in rows if row["failure"]]
+    ps = simulated.steps * simulated.config.timestep_fs / 1000
+    kelvin = sum(row["mean_temperature_K"] for row in rows) / len(rows)
+    drift = max((abs(row["drift_meV_per_atom_ps"]) for row in rows), default=0.0)
+    text = f"{ps:g} ps of dynamics, {len(rows)} replicas at a mean of {kelvin:.0f} K, without walls: "
+    if failed:
+        worst = min(failed, key=lambda row: row["survived_ps"])
+        text += (
+            f"{len(failed)} of {len(rows)} fell apart, the first after {worst['survived_ps']:.2f} ps "
+            f"({worst['failure']}). Train for more --epochs."
         )
+    else:
+        changed = sum(len(row["bonds_changed"]) for row in rows)
+        text += "all stayed intact" + (f", though {changed} bonds changed." if changed else ".")
+    return text + f" The conserved energy drifts by {drift:.2g} meV per atom and ps at most."
 
 
-def _closing(folder: Path, seconds: float, simulated: MDResult) -> str:
+def _closing(folder: Path, seconds: float, simulated: Outcome) -> str:
     """Where everything is and what to run next."""
-    picoseconds = simulated.time_fs[-1] / 1000
     lines = [
-        f"Trained in {seconds:.0f} s. {picoseconds:g} ps of dynamics at a mean of "
-        f"{simulated.temperature_K.mean():.0f} K: the total energy drifts by "
-        f"{1000 * simulated.drift:.3g} meV per atom and ps.",
+        f"Trained in {seconds:.0f} s. {_survival(simulated)}",
         "",
         "pictures",
         f"  attention against bonds   {folder / 'attention.png'}",
         f"  the molecule              {folder / 'molecule.png'}",
         f"  predicted against true    {folder / 'parity.png'}",
         f"  loss curves               {folder / 'loss.png'}",
+        f"trajectories                {folder / 'dynamics'}",
         "next",
         f"  geomatt info {folder}",
         "  geomatt data get md17/aspirin",

@@ -65,15 +65,17 @@ def evaluate(
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
     from geomatt.data.files import atomic_write, require_writable
+    from geomatt.drawing import figure_path
     from geomatt.evaluation import calibration_plot, parity_plot
     from geomatt.evaluation import evaluate as evaluate_model
 
     loaded = load_model(model, device, dtype)
     dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
     json_path, plot_path = _targets(model, data, out, json_file, plot_file)
-    for path in (json_path, plot_path):
-        if path is not None:
-            require_writable(path)
+    if json_path is not None:
+        require_writable(json_path)
+    if plot_path is not None:
+        figure_path(plot_path)
     announce(dataset)
     with progress_bar("evaluating", len(dataset)) as progress:
         result = evaluate_model(
@@ -113,8 +115,10 @@ def _targets(
 ) -> tuple[Path | None, Path | None]:
     """Where numbers and picture go; the names hold model and data, so that no two overwrite each other."""
     shipped = not model.exists()
+    from geomatt.data.files import make_folder
+
     if out is not None:
-        out.mkdir(parents=True, exist_ok=True)
+        make_folder(out)
     folder = out or (None if shipped else model if model.is_dir() else model.parent)
     default_name = not shipped and (model.is_dir() or model.name == "model.safetensors") and out is None
     parts = [] if default_name else [_plain(str(model))]

@@ -75,6 +75,7 @@ def reproduce(
 
 def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> None:
     """Run one experiment, or all of them and write the report."""
+    from geomatt.data import make_folder
     from geomatt.model import check_device
     from geomatt.reproduce import get
     from geomatt.reproduce.report import Section, write_report
@@ -83,7 +84,7 @@ def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> 
     if settings.data is not None and not settings.data.is_dir():
         raise GeomAttError(f"There is no folder {settings.data}.")
     if vector is not None:
-        vector.mkdir(parents=True, exist_ok=True)
+        make_folder(vector)
     if name != "all":
         _check_parts(get(name), settings)
         _show(_run(get(name), settings, vector))

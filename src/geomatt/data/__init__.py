@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from geomatt.cache import cache_directory
 from geomatt.data.checks import check_labels
-from geomatt.data.files import atomic_output, require_writable, sha256
+from geomatt.data.files import atomic_output, make_folder, require_writable, sha256
 from geomatt.data.io.readers import read, report_unit, write
 from geomatt.data.joining import concatenate
 from geomatt.data.outliers import drop_outliers, find_outliers
@@ -48,6 +48,7 @@ __all__ = [
     "fold_splits",
     "frame_list",
     "locate",
+    "make_folder",
     "random_split",
     "read",
     "report_unit",

@@ -97,7 +97,7 @@ def _outliers(outliers: dict[int, str], n: int) -> list[str]:
     more = f" and {len(outliers) - _NAMED} more" if len(outliers) > _NAMED else ""
     return [
         f"{len(outliers)} of {n} structures are outliers: {', '.join(named)}{more}. Correct or "
-        "remove them, in Python with `drop_outliers`."
+        "remove them, or train with `drop_outliers`."
     ]
 
 

@@ -34,6 +34,18 @@ def require_writable(path: str | Path) -> Path:
     return path
 
 
+def make_folder(path: str | Path) -> Path:
+    """Create a folder for results, with those above it, unless it is there."""
+    path = Path(path)
+    if path.exists() and not path.is_dir():
+        raise GeomAttError(f"Cannot write into {path}: it is a file. Name a folder.")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise write_error(path, error) from None
+    return path
+
+
 @contextmanager
 def atomic_output(path: str | Path) -> Iterator[Path]:
     """Yield a temporary file that replaces ``path`` on success; on any error ``path`` is unchanged.

@@ -158,6 +158,8 @@ def split_in_order(train: int, validation: int, test: int = 0) -> Split:
 
 def _check_sizes(n: int, train: int, validation: int, test: int | None) -> None:
     for name, size in (("train", train), ("validation", validation), ("test", test or 0)):
+        if not isinstance(size, int | np.integer):
+            raise GeomAttError(f"The {name} size is {size!r}; sizes are whole numbers.")
         if size < 0:
             raise GeomAttError(f"The {name} size is {size}; sizes cannot be negative.")
     if train == 0:

@@ -33,12 +33,41 @@ class Structure:
     multiplicity: int | None = None  # spin multiplicity 2S + 1, None if not known
     weight: float = 1.0  # relative weight in the loss
 
+    def __post_init__(self) -> None:
+        """Lists become arrays; arrays that cannot be atoms are refused."""
+        numbers, positions = self.numbers, self.positions
+        if type(numbers) is not np.ndarray or numbers.dtype != np.int64:
+            numbers = _integers(numbers)
+            object.__setattr__(self, "numbers", numbers)
+        if type(positions) is not np.ndarray or positions.dtype != np.float64:
+            positions = _floats(positions)
+            object.__setattr__(self, "positions", positions)
+        if numbers.ndim != 1 or positions.shape != (len(numbers), 3):
+            raise GeomAttError(
+                f"A structure of {numbers.size} atomic numbers needs positions of shape ({numbers.size}, 3), "
+                f"not {positions.shape}."
+            )
+
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
     def periodic(self) -> bool:
         return any(self.pbc)
+
+
+def _integers(values: Any) -> np.ndarray:
+    found = _floats(values)
+    if not np.array_equal(found, np.round(found)):
+        raise GeomAttError("Atomic numbers must be whole numbers.")
+    return found.astype(np.int64)
+
+
+def _floats(values: Any) -> np.ndarray:
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise GeomAttError(f"Atomic numbers and positions must be arrays of numbers ({error}).") from None
 
 
 class AtomsLike(Protocol):

@@ -34,6 +34,8 @@ def evaluate(
     """
     potential = model if isinstance(model, AnyPotential) else load(model)
     report = energy_unit(unit or potential.record.get("report_unit") or "eV")
+    if not isinstance(dataset, Dataset):
+        raise GeomAttError(f"Give a Dataset, such as geomatt.read(FILE), not {dataset!r:.80}.")
     if dataset.energies is None and dataset.forces is None:
         raise GeomAttError("The data has neither energies nor forces, so there is nothing to compare with.")
     chosen = np.arange(len(dataset)) if indices is None else np.asarray(indices, dtype=np.int64)

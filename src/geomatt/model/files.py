@@ -19,7 +19,7 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from geomatt.data.files import atomic_write, write_error
+from geomatt.data.files import atomic_write, make_folder
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
 from geomatt.model.committee import Committee
@@ -44,10 +44,7 @@ def save(potential: Potential, path: str | os.PathLike[str]) -> Path:
     if not isinstance(potential, Potential):
         raise GeomAttError("A model file holds a single potential: save each member of a committee.")
     target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(target, error) from error
+    make_folder(target.parent)
     atomic_write(target, to_bytes(potential))
     return target
 
@@ -188,7 +185,8 @@ def check_device(device: torch.device | str) -> torch.device:
     except (RuntimeError, TypeError) as error:
         raise GeomAttError(f"Unknown device {str(device)!r}. Use cpu or cuda.") from error
     if found.type not in ("cpu", "cuda"):
-        raise GeomAttError(f"geomatt does not compute on device {str(device)!r}. Use cpu or cuda.")
+        why = " (torch has no float64 there, which total energies need)" if found.type == "mps" else ""
+        raise GeomAttError(f"geomatt does not compute on device {str(device)!r}{why}. Use cpu or cuda.")
     if found.type == "cuda" and not torch.cuda.is_available():
         raise GeomAttError("No CUDA device is available here. Use `device` cpu.")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from geomatt.data.structures import Dataset
+from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 
 
@@ -33,7 +34,7 @@ class Normalisation:
         scale_by: str = "energy",
         extensive: bool = False,
     ) -> Normalisation:
-        """As in the paper for one composition (mean and standard deviation of the energies).
+        """For one composition the mean and standard deviation of the energies, as in the authors' code.
 
         A mix of compositions gets reference energies per element by least squares, unless they are given. If
         energies must be `extensive`, so does one composition: every atom has the same share of the mean,
@@ -55,7 +56,10 @@ class Normalisation:
             solution = np.linalg.lstsq(counts, data.energies, rcond=None)[0]
             reference = {z: float(e) for z, e in zip(data.elements, solution, strict=True)}
         elif missing := [z for z in data.elements if z not in reference]:
-            raise GeomAttError(f"No reference energy was given for atomic numbers {missing}.")
+            raise GeomAttError(
+                f"No `reference` energy was given for {', '.join(symbols(missing))}. Give one for every "
+                "element, or none."
+            )
         rest = data.energies - shift - counts @ np.array([reference.get(z, 0.0) for z in data.elements])
         rms = _rms(data.forces)
         scale = rms if scale_by == "forces" and data.forces is not None else float(np.std(rest))

@@ -6,7 +6,7 @@ import copy
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -125,6 +125,8 @@ class AnyPotential(ABC):
         With `check_domain` structures outside the training data are announced by a warning.
         """
         structures = several(structures)
+        if batch_size < 1:
+            raise GeomAttError(f"`batch_size` must be at least 1, not {batch_size}.")
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
         messages = sorted({m for s in structures for m in self.doubts(s, forces)})
@@ -338,7 +340,8 @@ def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limi
 
 def several(structures: Any) -> list[Structure]:
     """Structures from structures or ASE Atoms, one or many."""
-    one = isinstance(structures, Structure) or hasattr(structures, "get_positions")
+    one = isinstance(structures, Structure) or not isinstance(structures, Iterable | Sequence)
+    one = one or hasattr(structures, "get_positions")
     return [as_structure(s) for s in ([structures] if one else structures)]
 
 

@@ -87,6 +87,11 @@ def new_network(
     from geomatt.model.memory import require_memory
 
     found = network_class(kind)
+    known = found.Config.settings()
+    if unknown := [name for name in settings if name not in known]:
+        raise GeomAttError(
+            f"A {kind} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
+        )
     config = found.Config(elements=elements, **settings)
     require_memory(found, config, dtype or torch.float32)
     with torch.random.fork_rng(devices=[]):

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from geomatt.analysis.figures import attention_figure, molecule_figure
-from geomatt.data.files import write_error
+from geomatt.data.files import make_folder
 from geomatt.data.structures import Structure
 from geomatt.model import AttentionRecord
 
@@ -23,11 +23,7 @@ def write_figures(
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
     """The matrices and the molecule, each in every format, in a folder that is made where needed."""
-    target = Path(folder)
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(target, error) from None
+    target = make_folder(Path(folder))
     drawings = {"attention": attention_figure, "molecule": molecule_figure}
     return [
         draw(records, structure, target / f"{name}.{suffix}")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from geomatt.data import atomic_output
+from geomatt.data import atomic_output, make_folder
 from geomatt.errors import GeomAttError
 from geomatt.progress import ProgressBar as ProgressBar
 from geomatt.reproduce.table import ResultTable
@@ -174,10 +174,7 @@ def run_experiment(
     experiment: Experiment, settings: ExperimentSettings, progress: ProgressBar
 ) -> dict[str, Any]:
     """Run (or complete) an experiment and write its result file, which is also returned."""
-    try:
-        settings.out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise GeomAttError(f"Cannot write into {settings.out}: {error.strerror}.") from error
+    make_folder(settings.out)
     result = experiment.run(settings, progress)
     pieces = result.get("pieces", {})
     whole = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from geomatt.analysis import FAINT, INK, SERIES, new_figure
+from geomatt.drawing import FAINT, INK, SERIES, new_figure
 
 ORDERS = (2, 3, 4)
 _ARROW: dict[str, Any] = {"arrowstyle": "-|>", "color": INK, "linewidth": 0.9, "shrinkA": 0, "shrinkB": 0}

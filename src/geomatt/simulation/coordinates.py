@@ -32,8 +32,9 @@ class Coordinate:
         count = COUNTS[self.kind]
         wrong = [a for a in self.atoms if not 0 <= a < len(structure)]
         if len(self.atoms) != count or len(set(self.atoms)) != count:
+            example = ",".join(map(str, range(count)))
             raise GeomAttError(
-                f"A {self.kind} needs {count} different atoms, such as 0,1,2,3, counted from 0."
+                f"A {self.kind} needs {count} different atoms, such as {example}, counted from 0."
             )
         if wrong:
             raise GeomAttError(

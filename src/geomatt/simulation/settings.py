@@ -15,6 +15,7 @@ from geomatt.model.settings import setting
 ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
 FORMATS = ("extxyz", "traj")
+MOST_REPLICAS, LARGEST_SEED = 100_000, 2**62
 DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
 
 
@@ -66,6 +67,9 @@ class MDSettings:
         for name in (*positive, "compressibility"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        for name, most in (("replicas", MOST_REPLICAS), ("seed", LARGEST_SEED)):
+            if getattr(self, name) > most:
+                raise GeomAttError(f"`{name}` must be at most {most}, not {getattr(self, name)}.")
         if not math.isfinite(self.pressure):
             raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
         for name in ("temperature", "friction", "seed"):

@@ -8,13 +8,14 @@ if TYPE_CHECKING:
     from geomatt.training.config import TrainConfig, resolve
     from geomatt.training.interruption import Interrupted
     from geomatt.training.loop import TrainCallback, TrainProgress, train, train_together
-    from geomatt.training.loss import Loss
+    from geomatt.training.loss import Errors, Loss
     from geomatt.training.members import train_members
     from geomatt.training.record import commit, hardware
     from geomatt.training.run import Job, TrainResult
     from geomatt.training.step import Stepper, normalised
 
 _MODULES = {
+    "Errors": "loss",
     "Interrupted": "interruption",
     "Job": "run",
     "Loss": "loss",

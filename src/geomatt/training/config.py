@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -15,10 +16,12 @@ from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_confi
 from geomatt.model.settings import setting
 from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
+from geomatt.units import energy_unit
 
 if TYPE_CHECKING:
     import torch
 
+LARGEST_SEED = 2**62
 DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
 
 
@@ -139,6 +142,12 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
+        hints = get_type_hints(type(self))
+        for item in dataclasses.fields(self):
+            value = getattr(self, item.name)
+            if value is not None and item.name != "network":
+                value = _typed(item.name, value, str(hints[item.name]), "the settings")
+                object.__setattr__(self, item.name, value)
         for name in ("keys", "reference", "network"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
         for name in ("more_data", "val_data", "test_data", "unfreeze"):
@@ -147,6 +156,13 @@ class TrainConfig:
             _at_least(name, getattr(self, name), 1)
         for name in ("train", "val", "test", "folds", "members", "warmup", "patience", "seed", "split_seed"):
             _at_least(name, getattr(self, name), 0)
+        for name in ("seed", "split_seed"):
+            if getattr(self, name) > LARGEST_SEED:
+                raise GeomAttError(f"`{name}` must be at most {LARGEST_SEED}.")
+        if self.report_unit is not None:
+            energy_unit(self.report_unit)
+        if not all(math.isfinite(energy) for energy in self.reference.values()):
+            raise GeomAttError("`reference` energies must be finite numbers.")
         for name in ("train", "val"):
             if getattr(self, name) == 0:
                 raise GeomAttError(f"`{name}` must be at least 1: training needs both parts.")
@@ -182,7 +198,8 @@ class TrainConfig:
                 f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."
             )
         if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
-            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}. Use cpu or cuda.")
+            why = " (torch has no float64 there, which total energies need)" if self.device == "mps" else ""
+            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}{why}. Use cpu or cuda.")
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from geomatt.data.files import atomic_write, write_error
+from geomatt.data.files import atomic_write, make_folder, write_error
 from geomatt.errors import GeomAttError
 from geomatt.locks import LockedError, file_lock
 
@@ -35,10 +35,7 @@ def refuse_used(folder: Path, resume: bool) -> None:
 def open_folder(folder: Path, resume: bool) -> None:
     """Make a run's folder."""
     refuse_used(folder, resume)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(folder, error) from None
+    make_folder(folder)
 
 
 @contextmanager

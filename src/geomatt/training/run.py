@@ -8,13 +8,13 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch, collate
+from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
@@ -33,9 +33,6 @@ from geomatt.training.step import normalised
 from geomatt.training.transfer import hardly_better, never_seen
 from geomatt.training.zero import energy_zero, with_zero
 
-if TYPE_CHECKING:
-    from geomatt.data.splits import Split
-
 ALL_DONE = "all epochs done"
 WILD = 1e4  # a validation loss this many times the best ...
 WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
@@ -51,6 +48,7 @@ class Job:
     config: TrainConfig
     folder: Path
     base: Potential | None = None  # a model to start from, all but its readout held fixed
+    keep_units: bool = False  # of the base, whose weights belong to them, instead of fitting them to the data
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,10 @@ class Run:
             warnings.warn(unseen, stacklevel=4)
         network = starting_network(job.config, seen, job.base, self.seed)
         extensive = network.radius is not None
-        self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
+        if job.base is not None and job.keep_units:
+            self.normalisation = job.base.normalisation
+        else:
+            self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
 
@@ -265,4 +266,11 @@ class Run:
 
 def check_job(job: Job) -> None:
     """Raise an error for invalid data or settings, before anything is written."""
+    for name, value, kind, how in (
+        ("data", job.dataset, Dataset, "geomatt.read(FILE)"),
+        ("split", job.split, Split, "geomatt.random_split(2000, 800, 200)"),
+        ("config", job.config, TrainConfig, 'geomatt.resolve({"epochs": 100})'),
+    ):
+        if not isinstance(value, kind):
+            raise GeomAttError(f"The {name} must be a {kind.__name__}, such as {how}, not {value!r:.80}.")
     check_data(job.dataset, job.split, job.config)

@@ -1,4 +1,4 @@
-"""Program that converts a file of any ASE format to an ASE trajectory, with limited memory.
+"""Program that converts a file of any ASE format to an ASE trajectory, with limited memory and time.
 
 Most parsers of ASE allocate what a file claims to contain, and some never end on a damaged file, so they
 run in a process that can be stopped.
@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 
-def main(source: str, kind: str, target: str, memory: int) -> None:
+def main(source: str, kind: str, target: str, memory: int, seconds: int) -> None:
     from ase.io import iread
     from ase.io.trajectory import Trajectory
 
-    _limit_memory(memory)
+    _limit(memory, seconds)
     count = 0
     try:
         with Trajectory(target, "w") as trajectory:
@@ -24,15 +24,17 @@ def main(source: str, kind: str, target: str, memory: int) -> None:
         sys.exit(f"structure {count + 1}: {reason}")
 
 
-def _limit_memory(extra: int) -> None:
-    """Allow `extra` bytes more than the process uses now, where the system can tell."""
+def _limit(extra: int, seconds: int) -> None:
+    """Allow `extra` bytes and `seconds` of computing more than so far, where the system can tell."""
     status = Path("/proc/self/statm")
     if status.is_file():
         import resource
 
         limit = int(status.read_text().split()[0]) * resource.getpagesize() + extra
         resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        end = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2])) + 1 + seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (end, end + 5))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,7 +18,8 @@ from geomatt.errors import GeomAttError
 
 # A file of another format is converted by a process with limits, which grow with its size.
 _MEMORY, _MEMORY_PER_BYTE = 3 << 29, 50  # bytes
-_SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5
+_SECONDS, _SECONDS_PER_BYTE = 60.0, 1e-5  # of computing
+_WAITING = 10  # times as long on the clock: other programs may keep the machine busy
 
 
 def ase_format(path: Path) -> str:
@@ -76,10 +78,16 @@ def _convert(path: Path, kind: str, target: Path) -> None:
     size = path.stat().st_size
     program = Path(__file__).with_name("ase_convert.py")
     memory, seconds = _MEMORY + _MEMORY_PER_BYTE * size, _SECONDS + _SECONDS_PER_BYTE * size
-    command = [sys.executable, str(program), str(path.resolve()), kind, str(target), str(memory)]
+    limits = [str(memory), f"{seconds:.0f}"]
+    command = [sys.executable, str(program), str(path.resolve()), kind, str(target), *limits]
+    endless = ValueError(f"ASE's parser did not end after {seconds:.0f} s")
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=seconds)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=_WAITING * seconds
+        )
     except subprocess.TimeoutExpired:
-        raise ValueError(f"ASE's parser did not end after {seconds:.0f} s") from None
+        raise endless from None
+    if done.returncode == -getattr(signal, "SIGXCPU", 0):
+        raise endless
     if done.returncode:
         raise ValueError((done.stderr.strip().splitlines() or ["ASE's parser crashed"])[-1])

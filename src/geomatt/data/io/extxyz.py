@@ -144,7 +144,7 @@ def _lines(path: Path) -> Iterator[str]:
     opened: Any = COMPRESSED.get(path.suffix.lower(), open)
     largest = max(_FREE_CHARACTERS, _LARGEST_RATIO * path.stat().st_size)
     read = 0
-    with opened(path, "rt", encoding="utf-8") as stream:
+    with opened(path, "rt", encoding="utf-8-sig") as stream:  # some editors write a mark at the start
         while line := stream.readline(_LONGEST_LINE):
             read += len(line)
             if read > largest:

@@ -69,7 +69,7 @@ def read_frames(
     except GeomAttError:
         raise
     except Exception as error:  # parsers raise any kind of error
-        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        reason = " ".join(str(error).split())[:200].rstrip(".") or type(error).__name__
         raise GeomAttError(
             f"{path} could not be read as {kind}, after {len(structures)} complete structure(s): {reason}. "
             "Check that the file is complete."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -38,6 +39,8 @@ def read(
     energy_unit, length_unit, units_known, force_unit if given, theory and name if stated, and notes about
     missing or unused values.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise GeomAttError(f"Data is a file or a name such as md17/ethanol, not {path!r}.")
     given = {"energy_unit": energy_unit, "length_unit": length_unit, "force_unit": force_unit}
     for name, unit in given.items():
         if unit is not None:

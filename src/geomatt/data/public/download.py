@@ -195,7 +195,7 @@ def _find_copy(entry: Entry, source: Path) -> Path:
     if source.is_file():
         return source
     if not source.exists():
-        raise GeomAttError(f"There is no {source}.")
+        raise GeomAttError(f"There is no file or folder {source}.")
     stems = {Path(entry.filename).stem, entry.name.replace("/", "_")}
     stems |= {f"{entry.collection}_{alias}" for alias in entry.aliases}
     names = [f"{stem}.npz" for stem in sorted(stems)] + ([entry.archive] if entry.archive else [])
