@@ -238,3 +238,9 @@ def test_bad_coordinates(model):
     carbon = Structure(np.repeat([6, 1], 6), np.concatenate([1.4 * ring, 2.48 * ring]))
     with pytest.raises(GeomAttError, match=r"ring.*`relaxed`"):
         scan(benzene, carbon, Coordinate("distance", (0, 1)), ScanSettings(points=3))
+    settings = ScanSettings(points=3, relaxed=True, first=1.35, last=1.45, fmax=0.05)
+    found = scan(benzene, carbon, Coordinate("distance", (0, 1)), settings)
+    assert found.converged.all()
+    np.testing.assert_allclose([np.linalg.norm(s.positions[0] - s.positions[1]) for s in found.structures],
+                               found.values, atol=1e-3)  # fmt: skip
+    assert found.energies[1] < found.energies[[0, 2]].min() - 0.005

@@ -75,6 +75,11 @@ class Coordinate:
         left, right = left - (left @ axis) * axis, right - (right @ axis) * axis
         return float(np.degrees(np.arctan2(np.cross(axis, left) @ right, left @ right)))
 
+    def distance(self, positions: np.ndarray, value: float) -> float:
+        """How far the coordinate is from a value, in degrees or Å."""
+        away = self.value(positions) - value
+        return abs((away + 180.0) % 360.0 - 180.0) if self.kind == "torsion" else abs(away)
+
     def moving(self, structure: Structure) -> np.ndarray | None:
         """Atoms (N,) bool that a rigid change moves: those on the far side; None if a ring connects both."""
         linked = bond_matrix(structure)
