@@ -13,7 +13,7 @@ from conftest import small_network
 
 from geomatt import GeomAttCalculator, Potential
 from geomatt.data import ethanol
-from geomatt.model import Normalisation
+from geomatt.model import Normalisation, new_network
 from geomatt.model.domain import Domain
 
 STEPS, TIMESTEP = 100, 0.5  # fs
@@ -87,3 +87,28 @@ def float32_potential() -> Potential:
     import copy
 
     return copy.deepcopy(reference().potential).to(dtype=torch.float32)
+
+
+@cache
+def charged() -> tuple[Potential, Atoms]:
+    """A potential that uses charge and spin, and a cation with its calculator."""
+    torch.manual_seed(0)
+    network = new_network("pair", {"channels": 8, "electrons": True}, (1, 6, 8), dtype=torch.float64)
+    with torch.no_grad():
+        for weights in network.parameters():  # those of charge and spin begin at zero
+            weights += 0.1 * torch.randn_like(weights)
+    potential = Potential(network, Normalisation())
+    atoms = Atoms("OH3", [[0.0, 0, 0.1], [0.96, 0, 0], [-0.24, 0.93, 0], [-0.24, -0.93, 0]])
+    neutral = atoms.copy()
+    neutral.calc = GeomAttCalculator(potential)
+    atoms.info.update(charge=1, multiplicity=3)
+    atoms.calc = GeomAttCalculator(potential)
+    assert abs(atoms.get_potential_energy() - neutral.get_potential_energy()) > 1e-3
+    return potential, atoms
+
+
+def overlapping() -> Atoms:
+    """The molecule of the reference with two atoms on top of each other."""
+    atoms = reference().start.copy()
+    atoms.positions[1] = atoms.positions[0] + 0.1
+    return atoms

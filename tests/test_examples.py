@@ -24,7 +24,9 @@ ARGUMENTS = {
     "train.py": ["--epochs", "1", "--out", "run"],
     "dynamics.py": ["--steps", "20"],
     "attention.py": [],
+    "pbe.py": [],
     "own_network.py": ["--epochs", "2", "--out", "run"],
+    "crystal.py": ["--epochs", "1", "--frames", "8", "--repeat", "1", "--steps", "2"],
 }
 
 

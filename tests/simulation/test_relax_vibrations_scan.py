@@ -15,11 +15,11 @@ from geomatt.elements import ATOMIC_MASSES
 pytest.importorskip("ase")
 
 from geomatt.simulation.coordinates import Coordinate
-from geomatt.simulation.relax import relax
-from geomatt.simulation.scan import calculator_reference, data_reference, make_calculator, scan
+from geomatt.simulation.normal_modes import PLANCK, explain_imaginary, vibrations
+from geomatt.simulation.relaxation import relax
+from geomatt.simulation.scans import calculator_reference, data_reference, make_calculator, scan
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 from geomatt.simulation.starts import aligned
-from geomatt.simulation.vibrations import PLANCK, explain_imaginary, vibrations
 
 # Ethanol, roughly: C C O H H H H H H.
 ETHANOL = Structure(

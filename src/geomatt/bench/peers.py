@@ -14,7 +14,8 @@ from geomatt.bench.settings import BASELINE, LITERAL, MACE
 from geomatt.bench.systems import ELEMENTS
 from geomatt.data import Batch
 from geomatt.model import Network, new_network
-from geomatt.training import Errors, Loss
+from geomatt.training import Loss
+from geomatt.training.loss import Errors
 
 CUTOFF = 5.0  # Å
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,8 +65,12 @@ def _torch_sim(model: Any, frames: Batch, steps: int) -> Callable[[], None]:
         positions=start, masses=masses, cell=cell, pbc=False, atomic_numbers=flat, system_idx=system
     )
     zero = torch.zeros((), dtype=torch.float64, device=flat.device)
-    begin, step = ts.nve(model, dt=zero + TIMESTEP * FEMTOSECOND, kT=zero)
-    moving = begin(state)
+    dt = zero + TIMESTEP * FEMTOSECOND
+    if hasattr(ts, "nve_step"):
+        moving, step = ts.nve_init(state, model, kT=zero), partial(ts.nve_step, model=model, dt=dt)
+    else:  # before torch-sim 0.4
+        begin, step = ts.nve(model, dt=dt, kT=zero)
+        moving = begin(state)
 
     def run() -> None:
         moving.positions, moving.momenta = start.clone(), torch.zeros_like(start)

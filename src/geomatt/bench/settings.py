@@ -16,7 +16,7 @@ BASELINE, LITERAL, ONE_AT_A_TIME = "PyG SchNet", "literal", "one at a time"
 MACE = "MACE 128x0e"
 SCHEDULE = 160_000  # steps of the paper's training: 2000 epochs of 800 structures in batches of 10
 # Settings of random matter, by network: the paper's interacts at any distance unless it has no bias.
-WITH_RADIUS: dict[str, dict[str, Any]] = {"geomatt": {"bias": False}}
+WITH_RADIUS: dict[str, dict[str, Any]] = {"geomatt": {"bias": False}, "pair": {"radius": 5.0}}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class BenchSettings:
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.
             return cls(
                 device, False, models, frames=1000, rounds=10, peer_steps=20, literal_rounds=10,
-                single_points=100, throughput_rounds=10, member_rounds=10, compared_sizes=(2000, 20_000),
+                single_points=100, throughput_rounds=10, member_rounds=10, compared_sizes=(2000, 50_000),
                 replicas=512, sparse_sizes=(20, 100, 500, 2000, 5000, 20_000, 50_000, 100_000),
                 dense_sizes=(20, 100, 500, 1000), exact_sizes=(200, 2000), scaling_rounds=5,
             )  # fmt: skip

@@ -49,12 +49,17 @@ def aspirin_frames(
     return batch.apply(lambda x: x.to(device, dtype if x.is_floating_point() else None))
 
 
+def cube_edge(atoms: int) -> float:
+    """Å, of the cube of random matter."""
+    return float((atoms / DENSITY) ** (1 / 3))
+
+
 def random_matter(
     atoms: int, *, seed: int = 0, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float64
 ) -> Batch:
     """One structure of C, H, O and N scattered in a cube with open boundaries."""
     rng = np.random.default_rng([seed, atoms])
-    edge = (atoms / DENSITY) ** (1 / 3)
+    edge = cube_edge(atoms)
     positions = rng.uniform(0, edge, (atoms, 3))
     while True:  # draw atoms that are too close to others again
         crowded = cKDTree(positions).query_pairs(SMALLEST_DISTANCE, output_type="ndarray")

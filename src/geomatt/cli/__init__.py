@@ -41,8 +41,9 @@ def options(
 
 
 COMMANDS = (
-    "demo", "auto", "sample", "label", "data", "train", "evaluate", "predict", "attention", "explain",
-    "relax", "vibrations", "scan", "md", "client", "info", "models", "import_authors", "reproduce", "bench",
+    "demo", "auto", "sample", "label", "data", "train", "improve", "evaluate", "predict", "attention",
+    "explain", "relax", "vibrations", "scan", "md", "client", "info", "models", "import_authors",
+    "reproduce", "bench",
 )  # fmt: skip
 # Each module registers its commands on `app` when imported, in the order users meet them.
 for _module in COMMANDS:

@@ -12,12 +12,12 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from geomatt.data.make.config import SampleConfig
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
 from geomatt.simulation.settings import SIMULATIONS
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
+from geomatt.workflow.config import AutoConfig, ImproveConfig
 
 Fields = dict[str, dataclasses.Field[Any]]
 
@@ -79,7 +79,8 @@ def _with_options(options: Mapping[str, tuple[Any, Callable[[Any], Any]]]) -> Ca
 
 def _flags() -> dict[str, str]:
     """The option of every setting, to be named in messages."""
-    others = {f.name: f for config in (SampleConfig, *SIMULATIONS) for f in dataclasses.fields(config)}
+    configs = (ImproveConfig, AutoConfig, *SIMULATIONS)
+    others = {f.name: f for config in configs for f in dataclasses.fields(config)}
     known = {**others, **_all_network_fields()[0], **train_fields()}
     return {name: _flag(name, f.metadata) for name, f in known.items()}
 

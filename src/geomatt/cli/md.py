@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, note, output
+from geomatt.cli.console import PLAIN_SECONDS, console, note, output, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import Device, Dtype, FrameNumber, LengthUnit, load_model, read_structure
 from geomatt.errors import GeomAttError
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from geomatt.simulation.md import MDProgress, MDReport
 
 MOST_ROWS = 12  # replicas in the table
-PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 
 
 def register(app: typer.Typer) -> None:
@@ -173,13 +172,16 @@ def speed(rate: float, settings: MDSettings) -> str:
 
 def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
     """The closing table, warnings and the next commands."""
+    import numpy as np
+
     from geomatt.simulation.md import TO_LABEL
 
     outcome, settings, folder = report.outcome, report.settings, report.folder
     output.print(_table(report))
-    output.print(
-        f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}", highlight=False
-    )
+    if np.isfinite(outcome.mean_volume).any():
+        pressure, volume = np.nanmean(outcome.mean_pressure), np.nanmean(outcome.mean_volume)
+        say(f"Mean pressure {pressure:.0f} bar, mean volume {volume:.1f} Å³")
+    say(f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}")
     for text in _warnings(report):
         note(f"Warning: {text}", style="yellow")
     name = "trajectory_*" if settings.replicas > 1 else "trajectory"
@@ -187,7 +189,7 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
     lines += [f"{what}: {path}" for what, path in files.items()]
     if report.to_label:
         lines.append(f"{report.to_label} frames with an alarm, to be labelled: {folder / TO_LABEL}")
-    output.print("\n".join(lines), soft_wrap=True, highlight=False, markup=False)
+    say("\n".join(lines))
     if report.signal:
         note(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
         return
@@ -195,9 +197,9 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
     last = folder / f"{'trajectory_0' if settings.replicas > 1 else 'trajectory'}.{settings.format}"
     relax = f"  geomatt relax {model} {last} --frame -1   # the minimum below its end"
     if outcome.intact.any():
-        note(f"Next:\n{longer}\n{relax}")
+        say(f"Next:\n{longer}\n{relax}")
     elif report.to_label:
-        note(f"Next: label {folder / TO_LABEL} with your reference method, and train on it, too.")
+        say(f"Next: label {folder / TO_LABEL} with your reference method, and train on it, too.")
 
 
 def _table(report: MDReport) -> Any:
@@ -233,13 +235,17 @@ def _table(report: MDReport) -> Any:
 
 def _warnings(report: MDReport) -> list[str]:
     """What the watchdog has seen, in sentences."""
+    from geomatt.simulation.watchdog import OUTSIDE, REASONS, SPREAD
+
     found = []
     for r, row in enumerate(report.outcome.rows()):
         name = f"Replica {r}: " if report.settings.replicas > 1 else ""
         if row["failure"]:
+            doubt = row["failure"] in (REASONS[OUTSIDE], REASONS[SPREAD])
+            remedy = "" if doubt else "use a shorter --timestep or a lower --temperature, or "
             found.append(
-                f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped. Use a "
-                "shorter --timestep or a lower --temperature, or train on frames like the one saved."
+                f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped: "
+                f"{remedy}train on frames like the one saved."
             )
         for bond, what, when in row["bonds_changed"][:5]:
             found.append(f"{name}the bond {bond} {what} at {1e-3 * when:.3f} ps.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -120,8 +121,17 @@ def read_structure(
     return dataset[frame]
 
 
-def result_folder(out: Path | None, structure: str, command: str) -> Path:
-    """The folder for the results of a command, made if needed."""
+@contextmanager
+def result_folder(out: Path | None, structure: str, command: str) -> Iterator[Path]:
+    """The folder for the results of a command, made if needed; no other process may write into it."""
     from geomatt.data.files import make_folder
+    from geomatt.locks import LockedError, file_lock
 
-    return make_folder(out or f"{Path(structure).name.partition('.')[0]}_{command}")
+    folder = make_folder(out or f"{Path(structure).name.partition('.')[0]}_{command}")
+    try:
+        with file_lock(folder / ".lock"):
+            yield folder
+    except LockedError as error:
+        raise GeomAttError(
+            f"{folder} is in use by {error}. Wait for it to end, or choose another --out."
+        ) from error

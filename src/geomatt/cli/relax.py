@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, note, output
+from geomatt.cli.console import console, note, output, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import (
     WITHOUT_LABELS,
@@ -25,7 +25,7 @@ from geomatt.simulation.settings import RelaxSettings
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Structure
-    from geomatt.simulation.relax import Relaxed
+    from geomatt.simulation.relaxation import Relaxed
 
 
 def register(app: typer.Typer) -> None:
@@ -64,43 +64,44 @@ def relax(
     else:
         starts = [read_structure(structure, frame, length_unit)]
     loaded = load_model(Path(model), device, dtype)
-    folder = result_folder(out, structure, "relax")
-    files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
-    results: list[Relaxed] = []
-    relaxed, path = (open_trajectory(file) for file in files.values())
-    try:
-        for number, start in enumerate(starts):
-            label = f"structure {number + 1} of {len(starts)}, " if every else ""
-            result, stopped = _relax_one(loaded, start, chosen, path, label)
-            results.append(result)
-            relaxed.write(Frame(result.end))
-            if stopped:
-                break
-    finally:
-        relaxed.close()
-        path.close()
-    files |= {"numbers": folder / "relax.json", "plot": folder / "relax.png"}
-    write_json(
-        {"model": model, "settings": chosen.to_dict(), "structures": [r.to_dict() for r in results]},
-        files["numbers"],
-    )
-    draw_relaxation(results, files["plot"])
-    output.print(_table(results))
-    _explain(results, chosen)
-    lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    output.print(lines, soft_wrap=True, highlight=False, markup=False)
-    end = files["relaxed"]
-    note(f"Next:\n  geomatt vibrations {model} {end}\n  geomatt md {model} {end} --time 10")
-    if not all(r.converged for r in results):
-        raise typer.Exit(1)
+    with result_folder(out, structure, "relax") as folder:
+        files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
+        results: list[Relaxed] = []
+        relaxed, path = (open_trajectory(file) for file in files.values())
+        try:
+            for number, start in enumerate(starts):
+                label = f"structure {number + 1} of {len(starts)}, " if every else ""
+                result, stopped = _relax_one(loaded, start, chosen, path, label)
+                results.append(result)
+                relaxed.write(Frame(result.end))
+                if stopped:
+                    break
+        finally:
+            relaxed.close()
+            path.close()
+        files |= {"numbers": folder / "relax.json", "plot": folder / "relax.png"}
+        write_json(
+            {"model": model, "settings": chosen.to_dict(), "structures": [r.to_dict() for r in results]},
+            files["numbers"],
+        )
+        draw_relaxation(results, files["plot"])
+        output.print(_table(results))
+        _explain(results, chosen)
+        lines = "\n".join(f"{what}: {file}" for what, file in files.items())
+        say(lines)
+        end = files["relaxed"]
+        vibrate = "" if results[0].end.periodic else f"\n  geomatt vibrations {model} {end}"
+        say(f"Next:{vibrate}\n  geomatt md {model} {end} --time 10")
+        if not all(r.converged for r in results):
+            raise typer.Exit(1)
 
 
 def _relax_one(
     model: Any, start: Structure, settings: RelaxSettings, path: Any, label: str
 ) -> tuple[Relaxed, bool]:
     """Relax with a line about the present step; True if the user stopped it."""
-    from geomatt.simulation.relax import RelaxProgress
-    from geomatt.simulation.relax import relax as relax_structure
+    from geomatt.simulation.relaxation import RelaxProgress
+    from geomatt.simulation.relaxation import relax as relax_structure
     from geomatt.simulation.trajectory import Frame
     from geomatt.training.interruption import stop_on_signal
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output, progress_bar
+from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.generated import parse_integers, parse_pairs, with_config
 from geomatt.cli.options import (
     Device,
@@ -30,7 +30,7 @@ from geomatt.units import from_ev
 
 if TYPE_CHECKING:
     from geomatt.simulation.coordinates import Coordinate
-    from geomatt.simulation.scan import Reference, Scan
+    from geomatt.simulation.scans import Reference, Scan
 
 XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
@@ -95,56 +95,61 @@ def scan(
     into --out; files of an earlier call are replaced.
     """
     from geomatt.simulation.results import draw_scan, write_json
-    from geomatt.simulation.scan import scan as run_scan
+    from geomatt.simulation.scans import scan as run_scan
     from geomatt.training.interruption import stop_on_signal
 
     chosen, coordinate = ScanSettings(**settings), _coordinate(torsion, distance)
     start = read_structure(structure, frame, length_unit)
     loaded = load_model(Path(model), device, dtype)
     shown = canonical_unit(unit or loaded.record.get("report_unit") or "eV")
-    folder = result_folder(out, structure, "scan")
-    compared_with = [
-        _reference(text, reference_option or [], energy_unit, length_unit) for text in reference or []
-    ]
-    what = "relaxed" if chosen.relaxed else "rigid"
-    with progress_bar(f"{what} scan", chosen.points) as advance, stop_on_signal() as asked:
+    with result_folder(out, structure, "scan") as folder:
+        compared_with = [
+            _reference(text, reference_option or [], energy_unit, length_unit) for text in reference or []
+        ]
+        what = "relaxed" if chosen.relaxed else "rigid"
+        with progress_bar(f"{what} scan", chosen.points) as advance, stop_on_signal() as asked:
 
-        def show(done: int) -> bool:
-            advance(done)
-            return bool(asked)
+            def show(done: int) -> bool:
+                advance(done)
+                return bool(asked)
 
-        found = run_scan(loaded, start, coordinate, chosen, progress=show)
-    files = {
-        "geometries": folder / "scan.extxyz",
-        "numbers": folder / "scan.json",
-        "plot": folder / "scan.png",
-    }
-    _write_geometries(found, files["geometries"])
-    references = [] if asked else [compare(found) for compare in compared_with]
-    compared = [{"name": r.name, **found.against(r)} for r in references]
-    values = {
-        "model": model,
-        "settings": chosen.to_dict(),
-        "coordinate": {"kind": coordinate.kind, "atoms": list(coordinate.atoms)},
-        "values": found.values.tolist(),
-        "energies_eV": found.energies.tolist(),
-        "converged": found.converged.tolist(),
-        "energy_spread_eV": None if found.spread is None else found.spread.tolist(),
-        "references": [
-            {**numbers, "values": r.values.tolist(), "energies_eV": r.energies.tolist()}
-            for numbers, r in zip(compared, references, strict=True)
-        ],
-    }
-    write_json(values, files["numbers"])
-    draw_scan(found, references, shown, files["plot"])
-    _print(found, references, compared, shown, files)
-    if len(found.values) < chosen.points:
-        note(f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.", style="yellow")
-        raise typer.Exit(128 + asked.signal)
-    lowest = int(found.energies.argmin())
-    note(f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point")
-    if not references:
-        note("  the same with --reference xtb compares with GFN2-xTB")
+            found = run_scan(loaded, start, coordinate, chosen, progress=show)
+        files = {
+            "geometries": folder / "scan.extxyz",
+            "numbers": folder / "scan.json",
+            "plot": folder / "scan.png",
+        }
+        _write_geometries(found, files["geometries"])
+        references = [] if asked else [compare(found) for compare in compared_with]
+        compared = [{"name": r.name, **found.against(r)} for r in references]
+        values = {
+            "model": model,
+            "settings": chosen.to_dict(),
+            "coordinate": {"kind": coordinate.kind, "atoms": list(coordinate.atoms)},
+            "values": found.values.tolist(),
+            "energies_eV": found.energies.tolist(),
+            "converged": found.converged.tolist(),
+            "energy_spread_eV": None if found.spread is None else found.spread.tolist(),
+            "references": [
+                {**numbers, "values": r.values.tolist(), "energies_eV": r.energies.tolist()}
+                for numbers, r in zip(compared, references, strict=True)
+            ],
+        }
+        write_json(values, files["numbers"])
+        draw_scan(found, references, shown, files["plot"])
+        _print(found, references, compared, shown, files)
+        if len(found.values) < chosen.points:
+            note(
+                f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.",
+                style="yellow",
+            )
+            raise typer.Exit(128 + asked.signal)
+        lowest = int(found.energies.argmin())
+        say(
+            f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point"
+        )
+        if not references:
+            say("  the same with --reference xtb compares with GFN2-xTB")
 
 
 def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
@@ -161,7 +166,7 @@ def _reference(
     text: str, options: list[str], energy_unit: str | None, length_unit: str | None
 ) -> Callable[[Scan], Reference]:
     """What makes the reference of a scan; a wrong one is reported before the scan is run."""
-    from geomatt.simulation.scan import calculator_reference, data_reference, make_calculator
+    from geomatt.simulation.scans import calculator_reference, data_reference, make_calculator
 
     if Path(text).exists():
         data = read_data(text, energy_unit, length_unit, ["forces=none"])
@@ -248,4 +253,4 @@ def _print(
             style="yellow",
         )
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    output.print(lines, soft_wrap=True, highlight=False, markup=False)
+    say(lines)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output
+from geomatt.cli.console import console, note, output
 from geomatt.cli.generated import from_anywhere, with_settings
 from geomatt.cli.options import set_up
 from geomatt.errors import GeomAttError
@@ -131,11 +131,35 @@ def _run(
     checkpoint_every: float,
     tensorboard: bool,
 ) -> None:
-    """Resolve the settings, read the data, train, and report the result and the next command."""
+    """Resolve the settings, join other processes if there are any, train and report."""
     import torch
 
+    from geomatt.training import resolve
+    from geomatt.training.team import join
+
+    if not checkpoint_every >= 0:
+        raise GeomAttError(f"--checkpoint-every must not be negative, not {checkpoint_every}.")
+    if stored is None:
+        given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
+    config = resolve(given, stored)
+    with join(config.device) as us:
+        if not us.leads:
+            console.quiet = output.quiet = True
+        _train_and_report(config, out, resume, checkpoint_every, tensorboard, us.leads, fresh=stored is None)
+
+
+def _train_and_report(
+    config: TrainConfig,
+    out: Path,
+    resume: bool,
+    checkpoint_every: float,
+    tensorboard: bool,
+    leads: bool,
+    fresh: bool,
+) -> None:
+    """Read the data, train, and report the result and the next command."""
     from geomatt.cli.train_display import announce, live_progress
-    from geomatt.training import Interrupted, TrainProgress, resolve, train_members
+    from geomatt.training import Interrupted, TrainProgress, train_members
     from geomatt.training.dataset import (
         check_tests,
         load_dataset,
@@ -148,21 +172,17 @@ def _run(
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
 
-    if not checkpoint_every >= 0:
-        raise GeomAttError(f"--checkpoint-every must not be negative, not {checkpoint_every}.")
-    if stored is None:
-        given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
-    config = resolve(given, stored)
-    refuse_used(out, resume)  # before time is spent on reading
+    if leads:
+        refuse_used(out, resume)  # before time is spent on reading
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
-    if stored is None:
+    if fresh:
         config = resolve_inputs(config, dataset)
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
-    board = tensorboard_callback(out) if tensorboard else None
+    board = tensorboard_callback(out) if tensorboard and leads else None
     _describe(config, splits, out)
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     try:
@@ -189,7 +209,8 @@ def _run(
             f"  geomatt train --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None
-    _report(results, dataset, splits, config, out)
+    if leads:
+        _report(results, dataset, splits, config, out)
 
 
 def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:

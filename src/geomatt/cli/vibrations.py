@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, note, output
+from geomatt.cli.console import console, note, output, progress_bar, say
 from geomatt.cli.generated import with_flags
 from geomatt.cli.options import (
     Device,
@@ -22,7 +22,7 @@ from geomatt.cli.options import (
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
-    from geomatt.simulation.vibrations import Vibrations
+    from geomatt.simulation.normal_modes import Vibrations
 
 MOST_ROWS = 40  # modes in the table
 STILL = 0.01  # eV/Å, a force above which a structure is not stationary
@@ -60,44 +60,46 @@ def vibrations(
     normal modes as arrays (vibrations.npz), the numbers and a plot into --out; files of an
     earlier call are replaced. Imaginary frequencies are explained.
     """
+    from geomatt.data import Dataset, write
+    from geomatt.simulation.normal_modes import explain_imaginary
+    from geomatt.simulation.normal_modes import vibrations as normal_modes
     from geomatt.simulation.results import draw_vibrations, write_json, write_modes
-    from geomatt.simulation.vibrations import explain_imaginary
-    from geomatt.simulation.vibrations import vibrations as normal_modes
 
     start = read_structure(structure, frame, length_unit)
     loaded = load_model(Path(model), device, dtype)
-    folder = result_folder(out, structure, "vibrations")
-    if relax:
-        start = _relaxed(loaded, start, fmax)
-    with console.status("second derivatives …"):
-        found = normal_modes(loaded, start, step=step)
-    texts = [with_flags(text) for text in explain_imaginary(found, loaded)]
-    files = write_modes(found, folder)
-    files |= {"numbers": folder / "vibrations.json", "plot": folder / "vibrations.png"}
-    values = {
-        "model": model,
-        "wavenumbers_cm-1": found.wavenumbers.tolist(),
-        "reduced_masses_u": found.reduced_masses.tolist(),
-        "zero_point_energy_eV": found.zero_point_energy,
-        "energy_eV": found.structure.energy,
-        "fmax_eV_per_A": found.fmax,
-        "translations_and_rotations_cm-1": found.rigid.tolist(),
-        "imaginary": texts,
-        "step_A": step,
-        "dtype": dtype,
-    }
-    write_json(values, files["numbers"])
-    draw_vibrations(found, files["plot"])
-    _print(found, texts, files)
-    if len(found.imaginary):
-        note(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
-    else:
-        note(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
+    with result_folder(out, structure, "vibrations") as folder:
+        if relax:
+            start = _relaxed(loaded, start, fmax)
+            write(Dataset.from_structures([start]), folder / "relaxed.extxyz")
+        with progress_bar("second derivatives", 6 * len(start)) as advance:
+            found = normal_modes(loaded, start, step=step, progress=advance)
+        texts = [with_flags(text) for text in explain_imaginary(found, loaded)]
+        files = write_modes(found, folder)
+        files |= {"numbers": folder / "vibrations.json", "plot": folder / "vibrations.png"}
+        values = {
+            "model": model,
+            "wavenumbers_cm-1": found.wavenumbers.tolist(),
+            "reduced_masses_u": found.reduced_masses.tolist(),
+            "zero_point_energy_eV": found.zero_point_energy,
+            "energy_eV": found.structure.energy,
+            "fmax_eV_per_A": found.fmax,
+            "translations_and_rotations_cm-1": found.rigid.tolist(),
+            "imaginary": texts,
+            "step_A": step,
+            "dtype": dtype,
+        }
+        write_json(values, files["numbers"])
+        draw_vibrations(found, files["plot"])
+        _print(found, texts, files)
+        if len(found.imaginary):
+            say(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
+        else:
+            say(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
 
 
 def _relaxed(model: Any, start: Any, fmax: float) -> Any:
     """The structure at the nearest stationary point."""
-    from geomatt.simulation.relax import RelaxProgress, relax
+    from geomatt.simulation.relaxation import RelaxProgress, relax
     from geomatt.simulation.settings import RelaxSettings
 
     with console.status("relaxing …") as status:
@@ -150,4 +152,4 @@ def _print(found: Vibrations, texts: list[str], files: dict[str, Path]) -> None:
     for text in texts:
         note(f"Warning: {text}", style="yellow")
     lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    output.print(lines, soft_wrap=True, highlight=False, markup=False)
+    say(lines)

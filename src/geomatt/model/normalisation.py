@@ -34,7 +34,7 @@ class Normalisation:
         scale_by: str = "energy",
         extensive: bool = False,
     ) -> Normalisation:
-        """As in the paper for one composition (mean and standard deviation of the energies).
+        """For one composition the mean and standard deviation of the energies, as in the authors' code.
 
         A mix of compositions gets reference energies per element by least squares, unless they are given. If
         energies must be `extensive`, so does one composition: every atom has the same share of the mean,

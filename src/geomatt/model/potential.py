@@ -146,7 +146,14 @@ class AnyPotential(ABC):
                 progress(len(chunk))
         return result
 
-    def hessian(self, structure: Structure, *, step: float = 0.005, batch_size: int = 32) -> np.ndarray:
+    def hessian(
+        self,
+        structure: Structure,
+        *,
+        step: float = 0.005,
+        batch_size: int = 32,
+        progress: Callable[[int], None] | None = None,
+    ) -> np.ndarray:
         """Second derivatives of the energy (3N, 3N) in eV/Å², by central differences of the forces.
 
         Rows and columns are x, y, z of atom 0, then of atom 1. `step` is the displacement in Å. A model in
@@ -159,7 +166,7 @@ class AnyPotential(ABC):
         displaced = [replace(one, positions=one.positions + s) for s in np.concatenate([shifts, -shifts])]
         for message in self.extrapolations([one]):
             warnings.warn(message, stacklevel=2)
-        moved = self.predict(displaced, batch_size=batch_size, check_domain=False)
+        moved = self.predict(displaced, batch_size=batch_size, check_domain=False, progress=progress)
         forces = np.array([p.forces for p in moved]).reshape(2, 3 * len(one), 3 * len(one))
         slopes = (forces[1] - forces[0]) / (2 * step)
         return (slopes + slopes.T) / 2

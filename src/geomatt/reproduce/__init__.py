@@ -15,7 +15,19 @@ from geomatt.reproduce.frame import Experiment, ExperimentSettings, draw_figures
 __all__ = ["NAMES", "Experiment", "ExperimentSettings", "draw_figures", "get", "run_experiment", "silent"]
 
 # In the order of the report.
-NAMES = ("table1", "table2", "table3", "shapes", "bonds", "dna", "theory", "pair", "stability", "cause")
+NAMES = (
+    "table1",
+    "table2",
+    "table3",
+    "shapes",
+    "bonds",
+    "dna",
+    "theory",
+    "pair",
+    "stability",
+    "cause",
+    "physics",
+)
 
 
 def get(name: str) -> Experiment:

@@ -27,7 +27,7 @@ from geomatt.reproduce.dna_models import (
 )
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.inputs import described, load_or_embedded
-from geomatt.reproduce.published import ERRORS, NOT_RUN, errors_of, left_table, pair
+from geomatt.reproduce.published import ERRORS, NOT_RUN, errors_of, left_table, pair, tested_on
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Job
 
@@ -111,8 +111,9 @@ class Dna(Experiment):
             "Errors for the C-G dimer",
             ["recipe", "tested on", "energy MAE", "force MAE", "epochs", "late gain"],
             lines,
-            f"{_stand_in_note(result)}kcal/mol and kcal/mol/Å. Late gain: how much the validation error of "
-            "the forces fell over the last fifth of the epochs; if it is small, the error has settled.",
+            f"{_stand_in_note(result)}kcal/mol and kcal/mol/Å, {_tested(result)}. Late gain: "
+            "how much the validation error of the forces fell over the last fifth of the epochs; if it is "
+            "small, the error has settled.",
             labels=2,
         )
         precision = [_precision_table(r, v, result["controls"]) for r, v in _random(result).items()]
@@ -176,6 +177,11 @@ def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
         "which matrix it is.",
         labels=2,
     )
+
+
+def _tested(result: Mapping[str, Any]) -> str:
+    values = [value for row in result["rows"].values() for value in row.values()]
+    return tested_on({"frames": value["test_frames"]} for value in values)
 
 
 def _stand_in_note(result: Mapping[str, Any]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from geomatt.analysis import draw_atoms, flat_view
-from geomatt.drawing import FAINT, INK, SERIES, colour_bar, frame_cells, new_figure
+from geomatt.drawing import FAINT, INK, SERIES, colour_bar, frame_cells, label_atoms, new_figure
+from geomatt.elements import symbols
 from geomatt.reproduce.dna_attention import CONTROL, GUANINE, HYDROGEN_BONDS, KINDS, PAIR, decode, strongest
 from geomatt.reproduce.frame import Drawing
 
@@ -28,9 +29,16 @@ def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any
         ):
             caption = (
                 f"|α| of {words}, {recipe} recipe, mean over {value['frames']} test frames, each matrix "
-                f"divided by its largest entry; {marks}."
+                f"divided by its largest entry; {marks}. AP: average precision for covalent and for hydrogen "
+                "bonds among all pairs of the dimer."
             )
-            found.append(Drawing(f"dna-{name}-{recipe}", caption, partial(_matrices, value, atoms)))
+            found.append(
+                Drawing(
+                    f"dna-{name}-{recipe}",
+                    caption,
+                    partial(_matrices, value, symbols(controls["numbers"])[:atoms]),
+                )
+            )
     graphs = (
         f"The {LINES} pairs with the largest |α| in the first base pair, of the matrix that finds covalent "
         "bonds best (left) and of the one that finds hydrogen bonds best among all pairs (right). Blue: "
@@ -47,19 +55,24 @@ def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any
     ]
 
 
-def _matrices(value: Mapping[str, Any], atoms: int) -> Any:
+def _matrices(value: Mapping[str, Any], elements: Sequence[str]) -> Any:
+    atoms = len(elements)
     names = [*(name for name in value["matrices"] if name != CONTROL), CONTROL]
     columns = 5 if len(names) > 6 else max(2, len(names))
     rows = -(-len(names) // columns)
     bonds = [(min(b), max(b)) for b in value["bonds"] if max(b) < atoms]
-    figure = new_figure(2.3 * columns, 2.45 * rows + 0.5)
+    figure = new_figure(2.3 * columns, 2.5 * rows + 0.7)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, name in zip(axes, names, strict=False):
         matrix = decode(value["matrices"][name])[:atoms, :atoms]
         image = axis.imshow(matrix / (matrix.max() or 1.0), cmap="Greys", vmin=0.0, vmax=1.0)
         frame_cells(axis, bonds, BOND, 0.7 if atoms <= PAIR else 0.4, halo=False)
         _mark(axis, atoms)
-        axis.set_title(name.removesuffix(" (control)"))
+        found = value["precision"][name]
+        if atoms <= PAIR:
+            label_atoms(axis, elements)
+        ap = ", ".join(f"{found[kind][0]:.2f}" for kind in ("covalent", "hydrogen"))
+        axis.set_title(f"{name.removesuffix(' (control)')}   AP {ap}", fontsize=7)
     for axis in axes[len(names) :]:
         axis.set_visible(False)
     colour_bar(figure, image, axes, "|α|, or 1 / distance, divided by its largest value")

@@ -70,11 +70,12 @@ def listed_frames(dataset: Dataset, name: str) -> tuple[Dataset, str]:
 
 
 def frames_note(result: Mapping[str, Any]) -> str:
-    """A sentence on the frames of a result on MD17, for the note of its table."""
-    other = [n for n, d in result["data"].items() if d.get("frames", LISTED) != LISTED]
-    if not other:
-        return "Frames: the listed ones, which are the same with every copy of MD17."
-    return f"Frames of {', '.join(other)}: not (all) those of our results."
+    """A sentence on the frames of a result, for the note of its table; empty for data without a list."""
+    frames = {name: about["frames"] for name, about in result["data"].items() if "frames" in about}
+    other = [name for name, which in frames.items() if which != LISTED]
+    if other:
+        return f"Frames of {', '.join(other)}: not (all) those of our results."
+    return "Frames: the listed ones, which are the same with every copy of MD17." if frames else ""
 
 
 def _load(settings: ExperimentSettings, name: str) -> Dataset:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +14,7 @@ from geomatt.reproduce.table import ResultTable
 MODELS = ("message passing", "k = 2", "k = 3", "k = 4", "k = 5")
 SHORT = ("MP", "k=2", "k=3", "k=4", "k=5")
 DEGENERATE = 1e-9  # a smaller relative gap is rounding; real ones are above 1e-6
+SMALL_GAP = 0.01  # below it, raw embeddings are hard to tell apart
 
 
 class Shapes(Experiment):
@@ -35,9 +36,9 @@ class Shapes(Experiment):
         pieces = Pieces(settings, self.name)
         shared = {"pairs": [pair.name for pair in known], "largest_distance": LARGEST}
         measured: dict[str, dict[str, Any]] = {pair.name: {} for pair in known}
-        with progress("gaps and classifiers", len(MODELS) * setup.epochs) as advance:
+        with progress("gaps and classifiers", 2 * len(MODELS) * setup.epochs) as advance:
 
-            def both(model: str) -> tuple[Any, Any]:
+            def all_of(model: str) -> tuple[Any, Any, Any]:
                 gap = pieces.get(
                     f"gap {model}",
                     {**shared, "draws": draws},
@@ -48,11 +49,19 @@ class Shapes(Experiment):
                     {**shared, **asdict(setup)},
                     lambda: train_classifiers(model, known, setup, seed, advance),
                 )
-                return gap, trained
+                raw = pieces.get(
+                    f"raw {model}",
+                    {**shared, **asdict(setup)},
+                    lambda: [
+                        [member["accuracy"] for member in members]
+                        for members in train_classifiers(model, known, setup, seed, advance, raw=True)
+                    ],
+                )
+                return gap, trained, raw
 
             for model in MODELS:
-                for pair, gap, outcome in zip(known, *both(model), strict=True):
-                    measured[pair.name][model] = _cell(gap, outcome)
+                for pair, gap, outcome, raw in zip(known, *all_of(model), strict=True):
+                    measured[pair.name][model] = {**_cell(gap, outcome), "raw_accuracy": raw}
         return {
             "settings": {
                 **asdict(setup),
@@ -78,13 +87,14 @@ class Shapes(Experiment):
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        rows, gap_rows = [], []
+        rows, gap_rows, raw_rows = [], [], []
         for name, pair in result["pairs"].items():
             cells = [pair["models"][m] for m in MODELS]
             accuracy = [f"{100 * np.mean(cell['accuracy']):.0f}" for cell in cells]
             orders = [_order(separating_order(pair)), _order(pair["expected"])]
             rows.append([name, *accuracy, *orders, pair["shared"]])
             gap_rows.append([name, *(f"{gap:.0e}" if (gap := c["gap_median"]) else "0" for c in cells)])
+            raw_rows.append([name, *(_right(c["raw_accuracy"]) for c in cells)])
         seeds, draws = result["settings"]["seeds"], result["settings"]["draws"]
         return [
             ResultTable(
@@ -103,6 +113,14 @@ class Shapes(Experiment):
                 gap_rows,
                 f"Median over {draws} draws of the weights. About 1e-15 is rounding: no weights can separate "
                 "such a pair.",
+            ),
+            ResultTable(
+                "shapes-raw",
+                "Classifiers on the raw embedding",
+                ["pair", *SHORT],
+                raw_rows,
+                f"Of {seeds} seed(s), how many are right on every test shape if the embedding is not "
+                "standardised and the linear classifier starts from random weights.",
             ),
         ]
 
@@ -137,8 +155,28 @@ class Shapes(Experiment):
         return (
             f"{agreed} of {len(pairs)} pairs are separated at exactly the expected order. In {sum(trained)} "
             f"of {len(trained)} cases the trained classifier agrees with the gap in float64: right on every "
-            "test shape if there is a gap, guessing if there is none."
+            "test shape if there is a gap, guessing if there is none. "
+            + _raw_sentence(pairs, result["settings"]["seeds"])
         )
+
+
+def _raw_sentence(pairs: Mapping[str, Any], seeds: int) -> str:
+    """How often the raw embedding suffices where there is a gap, for large gaps and for small ones."""
+    found = [
+        (cell["gap_median"], sum(a == 1.0 for a in cell["raw_accuracy"]))
+        for pair in pairs.values()
+        for cell in pair["models"].values()
+        if cell["gap_median"] > DEGENERATE
+    ]
+    large, small = ([n for gap, n in found if (gap >= SMALL_GAP) == is_large] for is_large in (True, False))
+    return (
+        f"Without standardising, {sum(large)} of {seeds * len(large)} classifiers are right where the gap is "
+        f"{SMALL_GAP:g} or more, and {sum(small)} of {seeds * len(small)} where it is smaller."
+    )
+
+
+def _right(accuracies: Sequence[float]) -> str:
+    return f"{sum(a == 1.0 for a in accuracies)}"
 
 
 def separating_order(pair: Mapping[str, Any]) -> int | None:

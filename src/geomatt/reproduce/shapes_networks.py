@@ -59,19 +59,24 @@ class FilterStep(nn.Module):
 class Classifier(nn.Module):
     """Tells two shapes apart by a linear function of the central atom's embedding, or of all, sorted.
 
-    The embedding is standardised first: for nearly equal shapes the gap is thousands of times smaller than
-    the embedding, and Adam does not find a linear function of the raw numbers.
+    The embedding is standardised first, and the linear function starts from zero. With `raw` it is used as it
+    is, and the linear function starts from random weights, as PyTorch's linear layer of one input does.
     """
 
-    def __init__(self, step: AttentionStep | FilterStep, atoms: int) -> None:
+    def __init__(self, step: AttentionStep | FilterStep, atoms: int, raw: bool = False) -> None:
         super().__init__()
-        self.step = step
+        self.step, self.raw = step, raw
         self.scale = nn.Parameter(torch.zeros(atoms))
         self.offset = nn.Parameter(torch.zeros(()))
+        if raw:
+            nn.init.uniform_(self.scale, -1.0, 1.0)
+            nn.init.uniform_(self.offset, -1.0, 1.0)
 
     def forward(self, distances: Tensor, mask: Tensor, centred: Tensor) -> tuple[Tensor, Tensor]:
-        """Standardised embeddings (B, N) of a batch with equal numbers of both shapes, and logits (B,)."""
-        embedding = standardised(readout(self.step(distances, mask), centred))
+        """Embeddings (B, N) of a batch with equal numbers of both shapes, and logits (B,)."""
+        embedding = readout(self.step(distances, mask), centred)
+        if not self.raw:
+            embedding = standardised(embedding)
         return embedding, embedding @ self.scale + self.offset
 
 

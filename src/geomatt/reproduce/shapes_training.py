@@ -57,15 +57,17 @@ def train_classifiers(
     setup: ClassifierSetup,
     seed: int,
     advance: Callable[[int], None],
+    raw: bool = False,
 ) -> list[list[dict[str, Any]]]:
     """Test accuracy and embeddings of test shapes for every pair and seed.
 
-    All classifiers are trained as one program with a leading axis M; Adam works on each weight by itself, so
-    they are independent. Training and test shapes are rotated and ordered independently.
+    With `raw` the embeddings are not standardised. All classifiers are trained as one program with a leading
+    axis M; Adam works on each weight by itself, so they are independent. Training and test shapes are rotated
+    and ordered independently.
     """
     atoms, seeds, examples = max(len(p.plus) for p in pairs), setup.seeds, setup.examples
     members = [(p, seed + s) for p in pairs for s in range(seeds)]
-    networks = [_seeded(own, lambda: Classifier(make_step(model), atoms)).double() for _, own in members]
+    networks = [_seeded(own, lambda: Classifier(make_step(model), atoms, raw)).double() for _, own in members]
     parameters, buffers = stack_module_state(networks)
     centred = torch.tensor([p.centred for p, _ in members])
     train = _stacked([shapes(p, examples, 2 * own, atoms) for p, own in members])

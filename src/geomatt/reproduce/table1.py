@@ -250,8 +250,8 @@ def _draws(result: Mapping[str, Any]) -> ResultTable:
         "Draws of the training frames",
         ["molecule", "", "draw 1", "draw 2", "draw 3", "over draws", "over folds of draw 1"],
         lines,
-        "MAE, kcal/mol and kcal/mol/Å; fold 0 of each draw of 1000 frames, paper recipe; mean ± population "
-        "standard deviation.",
+        f"MAE, kcal/mol and kcal/mol/Å; fold 0 of each draw of {result['split']['points']} frames, paper "
+        "recipe; mean ± population standard deviation.",
         labels=2,
     )
 

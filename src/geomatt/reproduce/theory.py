@@ -1,4 +1,4 @@
-"""The paper's theory in numbers (Figs. 1 and 2 and the appendices)."""
+"""The paper's theory in numbers and schemes: overlaps, operators, range, symmetries, appendices."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from geomatt.reproduce.table import ResultTable
 
 SPACINGS = [0.2, 0.1, 0.05, 0.025]
 DISTANCES = [0.0, 0.25, 0.5, 0.75, 1.0, 1.5]  # Å, where the overlap in space is compared with that along d
-APART = (12.0, 24.0)  # Å, between two molecules
+APART = (12.0, 24.0)  # Å, between two molecules of ethanol
+PAIR_MODEL = "md17/ethanol"
 NAMES = {
     "geometric": "geometric, equal atoms",
     "geometric-different": "geometric, different atoms",
@@ -26,7 +27,7 @@ class Theory(Experiment):
     """What can be derived by hand, checked with the network's own code."""
 
     name = "theory"
-    title = "Theory: overlaps, operators, range and symmetries (Figs. 1, 2 and 4, appendices)"
+    title = "Theory: overlaps, operators, range and symmetries"
     description = (
         "Attention as overlap of atomic functions and as operators on the atoms: the sum compared with the "
         "integrals it stands for, attention of three atoms written out, products of operators, a diatomic "
@@ -34,6 +35,7 @@ class Theory(Experiment):
     )
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
+        from geomatt.model import fingerprint, load
         from geomatt.reproduce import theory_measures as measures
         from geomatt.reproduce.theory_operators import operators
         from geomatt.reproduce.theory_range import MODEL, range_curves, two_molecules
@@ -56,10 +58,10 @@ class Theory(Experiment):
                     {"steps": steps, "kinds": kinds},
                     lambda: measures.diatomic(steps, seed, advance),
                 ),
-                "range": ({"model": MODEL}, range_curves),
+                "range": ({"model": fingerprint(load(MODEL))}, range_curves),
                 "separated": (
-                    {**about, "apart": APART},
-                    lambda: two_molecules(structure, "md17/ethanol", APART),
+                    {**about, "apart": APART, "model": fingerprint(load(PAIR_MODEL))},
+                    lambda: two_molecules(structure, PAIR_MODEL, APART),
                 ),
                 "symmetries": (about, lambda: measures.symmetries(structure, seed)),
             }

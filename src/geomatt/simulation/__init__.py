@@ -1,6 +1,6 @@
-"""ASE calculator, short molecular dynamics with ASE, and batched dynamics without it.
+"""ASE calculator, molecular dynamics, relaxation, vibrations and scans.
 
-Names are imported when first used: the calculator needs ASE, batched dynamics does not.
+Names are imported when first used: the calculator and relaxation need ASE, batched dynamics does not.
 """
 
 from __future__ import annotations
@@ -12,23 +12,48 @@ from geomatt.lazy import lazy_names
 if TYPE_CHECKING:
     from geomatt.simulation.batched import BatchedDynamics, Group, Replica
     from geomatt.simulation.calculator import GeomAttCalculator
+    from geomatt.simulation.coordinates import Coordinate
     from geomatt.simulation.dynamics import MDResult, run_md
     from geomatt.simulation.ensembles import DynamicsConfig
-    from geomatt.simulation.forces import engine_forces
+    from geomatt.simulation.forces import PotentialForces, engine_forces
+    from geomatt.simulation.md import MDReport, run_dynamics
     from geomatt.simulation.monitor import frame_histogram
+    from geomatt.simulation.normal_modes import Vibrations, vibrations
     from geomatt.simulation.outcome import Outcome
+    from geomatt.simulation.pressure import Barostat
+    from geomatt.simulation.relaxation import Relaxed, relax
+    from geomatt.simulation.scans import Scan, scan
+    from geomatt.simulation.settings import MDSettings, RelaxSettings, ScanSettings
+    from geomatt.simulation.spectrum import velocity_spectrum
+    from geomatt.simulation.watchdog import Watch
 
 _MODULES = {
+    "Barostat": "pressure",
     "BatchedDynamics": "batched",
+    "Coordinate": "coordinates",
     "DynamicsConfig": "ensembles",
     "GeomAttCalculator": "calculator",
     "Group": "batched",
+    "MDReport": "md",
     "MDResult": "dynamics",
+    "MDSettings": "settings",
     "Outcome": "outcome",
+    "PotentialForces": "forces",
+    "RelaxSettings": "settings",
+    "Relaxed": "relaxation",
     "Replica": "batched",
+    "Scan": "scans",
+    "ScanSettings": "settings",
+    "Vibrations": "normal_modes",
+    "Watch": "watchdog",
     "engine_forces": "forces",
     "frame_histogram": "monitor",
+    "relax": "relaxation",
+    "run_dynamics": "md",
     "run_md": "dynamics",
+    "scan": "scans",
+    "velocity_spectrum": "spectrum",
+    "vibrations": "normal_modes",
 }
 
 __all__ = list(_MODULES)

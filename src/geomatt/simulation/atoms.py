@@ -19,8 +19,14 @@ except ImportError as error:
 def to_atoms(structure: Structure) -> Atoms:
     """The atoms with the masses this package uses everywhere."""
     masses = ATOMIC_MASSES[structure.numbers - 1]
+    electrons = {"charge": structure.charge, "multiplicity": structure.multiplicity}
     return Atoms(
-        structure.numbers, structure.positions, cell=structure.cell, pbc=structure.pbc, masses=masses
+        structure.numbers,
+        structure.positions,
+        cell=structure.cell,
+        pbc=structure.pbc,
+        masses=masses,
+        info={name: value for name, value in electrons.items() if value},
     )
 
 

@@ -33,6 +33,7 @@ from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
 from geomatt.simulation.watchdog import Watch, Watchdog
 
 CAPACITY = 1000  # observations held on the device before they are fetched
+FRAME_BYTES = 1 << 28  # and so much memory for frames
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,8 @@ class BatchedDynamics:
             self.integrator = ConstantPressure(self.config, self.matter, self.barostat)
         else:
             self.integrator = INTEGRATORS[self.config.ensemble](self.config, self.matter)
+        size = 72 * self.state.positions.numel() // 3 if keep_frames else 0  # bytes of an observation
+        self.capacity = min(CAPACITY, max(1, FRAME_BYTES // max(size, 1)))
         self.walls = walls or Walls()
         limits = [r.limits or PairLimits.none(len(r.numbers), "") for r in self.replicas]
         self.limits = stack(limits, self.atoms).to(self.device)
@@ -141,7 +144,7 @@ class BatchedDynamics:
             self.matter,
             self.integrator,
             PaddedBonds.stack([r.bonds for r in self.replicas], self.atoms, self.device),
-            capacity=CAPACITY,
+            capacity=self.capacity,
             keep_frames=keep_frames,
             periodic=self.periodic,
             watchdog=None if watch is None else self._watchdog(watch, spread),
@@ -196,7 +199,7 @@ class BatchedDynamics:
             self._fetch(0, on_part)
         blocks = steps // interval
         while blocks:
-            part = min(blocks, CAPACITY)
+            part = min(blocks, self.capacity)
             for _ in range(part):
                 self._advance()
                 if progress is not None:
@@ -221,7 +224,11 @@ class BatchedDynamics:
     def _advance(self) -> None:
         """`interval` steps and an observation."""
         for r, generator in enumerate(self.generators if self.noise.numel() else []):
-            for drawn in (self.noise[:, r, : len(self.replicas[r].numbers)], self.noise[:, r, self.atoms :]):
+            parts = [slice(len(self.replicas[r].numbers))]
+            if self.barostat is not None:
+                parts.append(slice(self.atoms, None))
+            for part in parts:
+                drawn = self.noise[:, r, part]
                 drawn.copy_(
                     torch.randn(drawn.shape, generator=generator, dtype=drawn.dtype, device=self.device)
                 )

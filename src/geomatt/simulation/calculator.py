@@ -51,8 +51,9 @@ class GeomAttCalculator(Calculator):
     ) -> None:
         super().__init__(**kwargs)
         self.model = load_model(model, device, dtype)
-        self._numbers: np.ndarray | None = None  # atomic numbers that were checked
-        self._on_device: Tensor | None = None  # and the same on the device, (1, N)
+        self._numbers = np.zeros(0, dtype=np.int64)  # atomic numbers that were checked
+        self._pbc = np.zeros(0, dtype=bool)  # and periodic directions
+        self._on_device: Tensor | None = None  # the atomic numbers on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
         self._told: set[str] = set()  # warnings given
         self._watch = RangeWatch(self.model.domain, walls)
@@ -139,12 +140,14 @@ class GeomAttCalculator(Calculator):
 
     def _check(self, atoms: Atoms) -> None:
         """Raise an error for atoms the model cannot be used on; elements are checked when they change."""
-        if self._numbers is None or not np.array_equal(self._numbers, atoms.numbers) or atoms.pbc.any():
+        new = not (np.array_equal(self._numbers, atoms.numbers) and np.array_equal(self._pbc, atoms.pbc))
+        if new or atoms.pbc.any():  # a cell may change in every step
             structure = as_structure(atoms)
             self.model.check(structure, f"{atoms.get_chemical_formula() or 'The structure'}")
+        if new:
             for message in self.model.doubts(structure):
                 self._warn_once(message)
-            self._numbers = structure.numbers.copy()
+            self._numbers, self._pbc = structure.numbers.copy(), atoms.pbc.copy()
             self._on_device = torch.from_numpy(self._numbers)[None].to(self.model.device)
             note = self._watch.start(self._batch(atoms))
             if note and not self.model.other_composition(structure):

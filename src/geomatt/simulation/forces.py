@@ -20,18 +20,28 @@ CellForces = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
 def engine_forces(
-    engine: Engine, prepared: Any, numbers: Tensor, dtype: torch.dtype, offset: Tensor, scale: Tensor
+    engine: Engine,
+    prepared: Any,
+    numbers: Tensor,
+    dtype: torch.dtype,
+    offset: Tensor,
+    scale: Tensor,
+    *,
+    charge: Tensor | None = None,
+    spin: Tensor | None = None,
 ) -> Forces:
     """Forces of M models of one configuration with B replicas each, as one call of their engine.
 
     `numbers` (M, B, N): the replicas are those of the first model, then those of the second, and so on.
-    Energies in eV are `offset` (M, B) float64 plus `scale` (M,) times the engine's.
+    Energies in eV are `offset` (M, B) float64 plus `scale` (M,) times the engine's. `charge` and `spin`
+    (M, B) are total charges and unpaired electrons.
     """
     scale = scale.double()
 
     def forces(positions: Tensor) -> tuple[Tensor, Tensor]:
         where = centred(positions.reshape(*numbers.shape, 3), numbers).to(dtype)
-        found = engine.evaluate(prepared, Batch(numbers, where), forces=True)
+        batch = Batch(numbers, where, charge=charge, spin=spin)
+        found = engine.evaluate(prepared, batch, forces=True)
         if found.forces is None:
             raise TypeError("the engine gave no forces")
         energy = offset + scale[:, None] * found.energy
@@ -41,20 +51,32 @@ def engine_forces(
 
 
 class PotentialForces:
-    """Mean forces of the members of a potential, for replicas `numbers` (R, N), zero for padding.
+    """Mean forces of the members of a potential, for the replicas of a batch (R, N).
 
     For a committee every call leaves the largest disagreement about the force on an atom in `spread` (R,).
     """
 
-    def __init__(self, potential: AnyPotential, numbers: Tensor) -> None:
+    def __init__(self, potential: AnyPotential, batch: Batch) -> None:
         self._members: list[Forces] = []
+        numbers, one = batch.numbers, batch.as_member()
+        self.capturable = True  # in a CUDA graph
         for member in potential.members:
             engine = member.network.engine(member.engine)
+            self.capturable &= engine.capturable(one)
             offset = member.normalisation.offset(numbers).sum(-1)[None]
             scale = torch.tensor([member.normalisation.scale], device=numbers.device)
             prepared = engine.prepare(member.network.stacked(), keep=True)
             self._members.append(
-                engine_forces(engine, prepared, numbers[None], potential.dtype, offset, scale)
+                engine_forces(
+                    engine,
+                    prepared,
+                    one.numbers,
+                    potential.dtype,
+                    offset,
+                    scale,
+                    charge=one.charge,
+                    spin=one.spin,
+                )
             )
         several = len(self._members) > 1
         shape, where = (len(numbers),), numbers.device
@@ -70,17 +92,19 @@ class PotentialForces:
 
 
 class PeriodicForces:
-    """Forces and stress of a potential for periodic replicas `numbers` (R, N); `spread` as above."""
+    """Forces and stress of a potential for the periodic replicas of a batch (R, N); `spread` as above."""
 
-    def __init__(self, potential: AnyPotential, numbers: Tensor) -> None:
-        self.potential, self.numbers = potential, numbers
+    def __init__(self, potential: AnyPotential, batch: Batch) -> None:
+        self.potential, self.batch, self.capturable = potential, batch, False
         several = len(potential.members) > 1
-        self.spread = torch.zeros(len(numbers), device=numbers.device).double() if several else None
+        self.spread = torch.zeros(len(batch), device=batch.numbers.device).double() if several else None
 
     def __call__(self, positions: Tensor, cell: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         dtype = self.potential.dtype
-        where = centred(positions, self.numbers).to(dtype)
-        found = self.potential.evaluate(Batch(self.numbers, where, cell=cell.to(dtype)), keep=True)
+        where = centred(positions, self.batch.numbers).to(dtype)
+        known = self.batch
+        batch = Batch(known.numbers, where, cell=cell.to(dtype), charge=known.charge, spin=known.spin)
+        found = self.potential.evaluate(batch, keep=True)
         if found.forces is None or found.stress is None:
             raise TypeError("the model gave no forces or no stress")
         if self.spread is not None and found.forces_spread is not None:

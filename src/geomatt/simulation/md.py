@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
+from geomatt.data.batch import collate
 from geomatt.data.bonds import bonded
 from geomatt.data.files import make_folder
 from geomatt.data.structures import AtomsLike, Structure, as_structure
@@ -105,13 +105,15 @@ class Saved:
                     np.array(start["positions"]),
                     cell=None if start["cell"] is None else np.array(start["cell"]),
                     pbc=tuple(start["pbc"]),
+                    charge=start["charge"],
+                    multiplicity=start["multiplicity"],
                 ),
                 extra["marks"],
                 extra["to_label"],
             )
         except (KeyError, TypeError) as error:
             raise GeomAttError(
-                f"{path} was not written by `geomatt md`. Start the simulation anew."
+                f"{path} does not say what was simulated. Start the simulation anew."
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
@@ -121,6 +123,8 @@ class Saved:
             "positions": s.positions.tolist(),
             "cell": None if s.cell is None else s.cell.tolist(),
             "pbc": list(s.pbc),
+            "charge": s.charge,
+            "multiplicity": s.multiplicity,
         }
         return {
             "model": self.model,
@@ -159,6 +163,7 @@ def run_dynamics(
     _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
+        start = saved.start
     make_folder(folder)
     try:
         with file_lock(folder / ".lock"):
@@ -248,10 +253,7 @@ class _Run:
         assert part.frames is not None
         start = self.saved.start
         alarm = part.alarm.astype(np.int64)  # (T, R)
-        earlier = (
-            self.dynamics.parts[-2].alarm[-1] if len(self.dynamics.parts) > 1 else np.zeros(alarm.shape[1])
-        )
-        fresh = alarm & ~np.concatenate([earlier[None].astype(np.int64), alarm[:-1]])
+        fresh = alarm & ~np.concatenate([self._last_alarm(alarm.shape[1]), alarm[:-1]])
         trajectories = [file for name, file in self.files.items() if name != TO_LABEL]
         for t, when in enumerate(part.time_fs.tolist()):
             for r, file in enumerate(trajectories):
@@ -266,6 +268,12 @@ class _Run:
                     self.to_label += 1
                     what, where = words(int(fresh[t, r])), f"replica {r} at {when:g} fs, {self.saved.model}"
                     self.files[TO_LABEL].write(Frame(plain, None, {"alarm": what, "origin": where}))
+
+    def _last_alarm(self, replicas: int) -> np.ndarray:
+        """Alarms (1, R) of the observation before the part at hand."""
+        parts = self.dynamics.parts
+        last = parts[-2].alarm[-1:] if len(parts) > 1 else np.zeros((1, replicas))
+        return last.astype(np.int64)
 
     def _report(self, signal: int) -> MDReport:
         outcome = self.dynamics.outcome()
@@ -284,9 +292,9 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
     replicas = [
         _replica(potential, start, settings.seed + r, settings.walls) for r in range(settings.replicas)
     ]
-    numbers = torch.from_numpy(np.stack([r.numbers for r in replicas])).to(potential.device)
+    batch = collate([start] * settings.replicas, potential.dtype, potential.device)
     kind = PeriodicForces if start.periodic else PotentialForces
-    forces: PeriodicForces | PotentialForces = kind(potential, numbers)
+    forces: PeriodicForces | PotentialForces = kind(potential, batch)
     never, doubt = settings.stop_on == "never", settings.stop_on == "doubt"
     config = DynamicsConfig(
         ensemble=settings.ensemble,  # type: ignore[arg-type]
@@ -303,6 +311,7 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
         config,
         walls=None if potential.domain is None else potential.domain.walls,
         device=potential.device,
+        capture=forces.capturable,
         keep_frames=True,
         watch=watch,
         spread=forces.spread,
@@ -334,11 +343,12 @@ def _same_run(
         raise GeomAttError(
             f"The simulation in {folder} was made with another model, {saved.model}. Use that."
         )
-    if not np.array_equal(saved.start.numbers, start.numbers):
+    electrons = (saved.start.charge, saved.start.multiplicity) == (start.charge, start.multiplicity)
+    if not (np.array_equal(saved.start.numbers, start.numbers) and electrons):
         own, here = formula(saved.start.numbers), formula(start.numbers)
         raise GeomAttError(
-            f"The simulation in {folder} is of {own}, not of this {here} with its order of atoms. Leave the "
-            "structure out to continue it."
+            f"The simulation in {folder} is of {own}, not of this {here} with its order of atoms and "
+            "charge. Leave the structure out to continue it."
         )
     for name, value in saved.settings.to_dict().items():
         if name != "time" and getattr(settings, name) != value:

@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from geomatt.data.files import atomic_output
+from geomatt.drawing import SERIES as COLOURS
 from geomatt.model import AnyPotential
-from geomatt.simulation.figures import COLOURS, new_figure, save_figure
+from geomatt.simulation.figures import panels
 from geomatt.simulation.md import MDReport, Saved
 from geomatt.simulation.monitor import SERIES as NAMES
 from geomatt.simulation.results import write_json
@@ -66,11 +67,10 @@ def draw(report: MDReport, path: Path) -> None:
     ]  # fmt: skip
     if report.settings.ensemble == "npt":
         curves.append(("volume (Å³)", records.volume[::every]))
-    figure, axes = new_figure(len(curves), 1, size=(7.0, 0.5 + 2.0 * len(curves)), sharex=True)
-    for axis, (label, values) in zip(axes, curves, strict=True):
-        for r, column in enumerate(values.T):
-            axis.plot(time, column, lw=0.8, color=COLOURS[r % len(COLOURS)])
-        axis.set_ylabel(label)
-    axes[0].axhline(report.settings.temperature, color="black", lw=0.6, ls="--")
-    axes[-1].set_xlabel("time (ps)")
-    save_figure(figure, path)
+    with panels(path, len(curves), 7.0, 0.5 + 2.0 * len(curves)) as axes:
+        for axis, (label, values) in zip(axes, curves, strict=True):
+            for r, column in enumerate(values.T):
+                axis.plot(time, column, lw=0.8, color=COLOURS[r % len(COLOURS)])
+            axis.set_ylabel(label)
+        axes[0].axhline(report.settings.temperature, color="black", lw=0.6, ls="--")
+        axes[-1].set_xlabel("time (ps)")

@@ -33,6 +33,7 @@ def save(dynamics: BatchedDynamics, path: Path, extra: Any = None) -> None:
     tensors["generators"] = torch.stack([g.get_state().cpu() for g in dynamics.generators])
     if dynamics.parts:
         joined = Part.join(dynamics.parts)
+        dynamics.parts[:] = [joined]  # so that the next call is quick
         tensors |= {f"series.{name}": torch.from_numpy(getattr(joined, name)) for name in RECORDED}
     texts = {KEY: json.dumps(_description(dynamics)), EXTRA: json.dumps(extra)}
     atomic_write(path, save_tensors(tensors, texts))

@@ -13,14 +13,15 @@ import numpy as np
 from geomatt.data.files import atomic_output, atomic_write
 from geomatt.data.io.readers import write
 from geomatt.data.structures import Dataset
+from geomatt.drawing import SERIES as COLOURS
 from geomatt.elements import ATOMIC_MASSES
-from geomatt.simulation.figures import COLOURS, new_figure, save_figure
+from geomatt.simulation.figures import panels
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
-    from geomatt.simulation.relax import Relaxed
-    from geomatt.simulation.scan import Reference, Scan
-    from geomatt.simulation.vibrations import Vibrations
+    from geomatt.simulation.normal_modes import Vibrations
+    from geomatt.simulation.relaxation import Relaxed
+    from geomatt.simulation.scans import Reference, Scan
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
@@ -42,18 +43,17 @@ def finite(value: Any) -> Any:
 
 def draw_relaxation(results: Sequence[Relaxed], path: Path) -> None:
     """Energy above the end, and highest force, step by step."""
-    figure, (energy, force) = new_figure(2, 1, size=(6.0, 5.0), sharex=True)
-    for number, result in enumerate(results):
-        colour = COLOURS[number % len(COLOURS)]
-        above = 1000.0 * (result.energies - result.energies.min())
-        energy.plot(above, color=colour, marker=".", lw=1)
-        force.plot(result.fmax, color=colour, marker=".", lw=1)
-    energy.set_ylabel("energy above the lowest (meV)")
-    energy.set_yscale("symlog", linthresh=1.0)
-    force.set_ylabel("highest force (eV/Å)")
-    force.set_yscale("log")
-    force.set_xlabel("step")
-    save_figure(figure, path)
+    with panels(path, 2, 6.0, 5.0) as (energy, force):
+        for number, result in enumerate(results):
+            colour = COLOURS[number % len(COLOURS)]
+            above = 1000.0 * (result.energies - result.energies.min())
+            energy.plot(above, color=colour, marker=".", lw=1)
+            force.plot(result.fmax, color=colour, marker=".", lw=1)
+        energy.set_ylabel("energy above the lowest (meV)")
+        energy.set_yscale("symlog", linthresh=1.0)
+        force.set_ylabel("highest force (eV/Å)")
+        force.set_yscale("log")
+        force.set_xlabel("step")
 
 
 def write_modes(found: Vibrations, folder: Path) -> dict[str, Path]:
@@ -91,36 +91,34 @@ def write_modes(found: Vibrations, folder: Path) -> dict[str, Path]:
 
 def draw_vibrations(found: Vibrations, path: Path) -> None:
     """The density of states: each mode as a line, and broadened."""
-    figure, (axis,) = new_figure(1, 1, size=(7.0, 3.2))
-    values = found.wavenumbers
-    grid = np.linspace(min(0.0, values.min() - 100.0), values.max() + 200.0, 2000)
-    axis.plot(grid, np.exp(-0.5 * ((grid[:, None] - values) / 15.0) ** 2).sum(1), color=COLOURS[0], lw=1)
-    colours = [COLOURS[1] if value < 0 else "black" for value in values]
-    axis.vlines(values, 0.0, 0.5, color=colours, lw=0.8)
-    axis.set_xlabel(
-        "wavenumber (cm⁻¹); imaginary ones are negative" if (values < 0).any() else "wavenumber (cm⁻¹)"
-    )
-    axis.set_ylabel("modes, broadened by 15 cm⁻¹")
-    axis.set_ylim(0.0)
-    save_figure(figure, path)
+    with panels(path, 1, 7.0, 3.2) as (axis,):
+        values = found.wavenumbers
+        grid = np.linspace(min(0.0, values.min() - 100.0), values.max() + 200.0, 2000)
+        axis.plot(grid, np.exp(-0.5 * ((grid[:, None] - values) / 15.0) ** 2).sum(1), color=COLOURS[0], lw=1)
+        colours = [COLOURS[1] if value < 0 else "black" for value in values]
+        axis.vlines(values, 0.0, 0.5, color=colours, lw=0.8)
+        axis.set_xlabel(
+            "wavenumber (cm⁻¹); imaginary ones are negative" if (values < 0).any() else "wavenumber (cm⁻¹)"
+        )
+        axis.set_ylabel("modes, broadened by 15 cm⁻¹")
+        axis.set_ylim(0.0)
 
 
 def draw_scan(found: Scan, references: Sequence[Reference], unit: str, path: Path) -> None:
     """The curve of the model and those of the references, each above its lowest point."""
     factor = from_ev(unit)
-    figure, (axis,) = new_figure(1, 1, size=(6.0, 4.0))
-    above = factor * (found.energies - found.energies.min())
-    axis.plot(found.values, above, color=COLOURS[0], marker="o", ms=3, lw=1.2, label="model")
-    if found.spread is not None:
-        half = factor * found.spread
-        axis.fill_between(found.values, above - half, above + half, color=COLOURS[0], alpha=0.2, lw=0)
-    for number, reference in enumerate(references):
-        energy = factor * (reference.energies - reference.energies.min())
-        style = {"marker": "s", "ms": 3, "lw": 1, "ls": "--", "color": COLOURS[1 + number]}
-        axis.plot(reference.values, energy, label=reference.name, **style)
-    kind = f"{found.coordinate.kind} {found.coordinate.name(found.structures[0])}"
-    axis.set_xlabel(f"{kind} ({'degrees' if found.coordinate.kind == 'torsion' else 'Å'})")
-    axis.set_ylabel(f"{'relaxed' if found.relaxed else 'rigid'} energy ({unit})")
-    if references:
-        axis.legend(frameon=False)
-    save_figure(figure, path)
+    with panels(path, 1, 6.0, 4.0) as (axis,):
+        above = factor * (found.energies - found.energies.min())
+        axis.plot(found.values, above, color=COLOURS[0], marker="o", ms=3, lw=1.2, label="model")
+        if found.spread is not None:
+            half = factor * found.spread
+            axis.fill_between(found.values, above - half, above + half, color=COLOURS[0], alpha=0.2, lw=0)
+        for number, reference in enumerate(references):
+            energy = factor * (reference.energies - reference.energies.min())
+            style = {"marker": "s", "ms": 3, "lw": 1, "ls": "--", "color": COLOURS[1 + number]}
+            axis.plot(reference.values, energy, label=reference.name, **style)
+        kind = f"{found.coordinate.kind} {found.coordinate.name(found.structures[0])}"
+        axis.set_xlabel(f"{kind} ({'degrees' if found.coordinate.kind == 'torsion' else 'Å'})")
+        axis.set_ylabel(f"{'relaxed' if found.relaxed else 'rigid'} energy ({unit})")
+        if references:
+            axis.legend(frameon=False)

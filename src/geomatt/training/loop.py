@@ -159,16 +159,16 @@ class _Group:
             for member, run in enumerate(self.runs):  # after an epoch all members, between epochs the first
                 if callback is not None and run in (active if new_row else active[:1]):
                     stop.requested |= bool(callback(self._progress(run, member, new_row)))
-            stopping = bool(
-                stop
-            )  # read once: a request that arrives after saving is handled in the next round
+            # Read once: a request that arrives after saving is handled in the next round.
+            stopping = self.stepper.team.any(bool(stop))
             overdue = time.monotonic() - self.last_write >= self.checkpoint_every
             if stopping or (overdue and (new_row or self.checkpoint_every > 0)):
                 self._write(active)
             elif ended:
                 self._write(ended)
             for run in active if stopping else ended:
-                run.plot()
+                if self.stepper.team.leads:
+                    run.plot()
             if stopping and len(ended) < len(active):
                 raise Interrupted(self.runs[0].folder, self.epoch, stop.signal)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +21,7 @@ from geomatt.training.folder import CONFIG, locked, write_safely
 from geomatt.training.loop import TrainCallback, train_together
 from geomatt.training.resume import extends
 from geomatt.training.run import Job, TrainResult
+from geomatt.training.team import own_folder, team
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -42,10 +44,28 @@ def train_members(
 ) -> list[TrainResult]:
     """Train one model in `out`, or one per member or fold in folders below it.
 
-    `resume` skips finished members and continues the unfinished.
+    `resume` skips finished members and continues the unfinished. Processes that have joined (`team.join`)
+    share the work of every step.
     """
+    us = team()
+    if not us.leads:
+        callback, checkpoint_every = None, math.inf
+    with own_folder(Path(out), us) as folder:
+        return _train_members(dataset, splits, config, folder, resume, base, callback, checkpoint_every)
+
+
+def _train_members(
+    dataset: Dataset,
+    splits: Sequence[Split],
+    config: TrainConfig,
+    out: Path,
+    resume: bool,
+    base: Potential | None,
+    callback: TrainCallback | None,
+    checkpoint_every: float,
+) -> list[TrainResult]:
     if not config.has_members:
-        job = Job(dataset, splits[config.member or 0], config, Path(out), base)
+        job = Job(dataset, splits[config.member or 0], config, out, base)
         return train_together([job], resume=resume, callback=callback, checkpoint_every=checkpoint_every)
     if len(splits) != config.member_count:
         raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
@@ -59,14 +79,14 @@ def train_members(
     # One program for all fills a GPU; on a CPU sharing gains nothing.
     groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
     results: list[TrainResult] = []
-    with locked(Path(out), resume):
-        if not (resume and (Path(out) / CONFIG).exists()):
-            write_safely(Path(out) / CONFIG, config.to_toml().encode())
+    with locked(out, resume):
+        if not (resume and (out / CONFIG).exists()):
+            write_safely(out / CONFIG, config.to_toml().encode())
         for group in groups:
             tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
             results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
         if config.members > 1:  # folds have no frames that no member was trained on
-            calibrate([r.potential for r in results], dataset.select(splits[0].validation), Path(out))
+            calibrate([r.potential for r in results], dataset.select(splits[0].validation), out)
     return results
 
 

@@ -48,6 +48,7 @@ class Job:
     config: TrainConfig
     folder: Path
     base: Potential | None = None  # a model to start from, all but its readout held fixed
+    keep_units: bool = False  # of the base, whose weights belong to them, instead of fitting them to the data
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,10 @@ class Run:
             warnings.warn(unseen, stacklevel=4)
         network = starting_network(job.config, seen, job.base, self.seed)
         extensive = network.radius is not None
-        self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
+        if job.base is not None and job.keep_units:
+            self.normalisation = job.base.normalisation
+        else:
+            self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
 

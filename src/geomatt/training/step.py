@@ -22,6 +22,7 @@ from geomatt.training.errors import ErrorSums
 from geomatt.training.graphs import StepGraphs
 from geomatt.training.loss import Errors, Loss
 from geomatt.training.optimiser import Adam
+from geomatt.training.team import team
 from geomatt.training.weights import Weights
 
 VALIDATION_BATCH = 100
@@ -49,7 +50,7 @@ class Stepper:
         clip: float = 0.0,
         engine: str = "auto",
     ) -> None:
-        self.targets, self.loss = targets, loss
+        self.targets, self.loss, self.team = targets, loss, team()
         self.engine = networks[0].engine(engine)
         self.weights = Weights(networks)
         self.adam = Adam(self.weights, ema_decay=ema_decay, clip=clip)
@@ -71,15 +72,26 @@ class Stepper:
         order = order.to(self.device)
         for index, rate in zip(order.split(batch_size, 1), learning_rates, strict=True):
             self.adam.rate.fill_(rate)
-            if self.engine.capturable(self.targets):
+            if self.team.size > 1:
+                self._common_step(index)
+            elif self.engine.capturable(self.targets):
                 changed = [*self.adam.tensors().values(), self._sums.sums]
                 self._graphs.replay(self._step, index, changed)
             else:
                 self._step(index)
+        self.team.sum_(self._sums.sums)
         return self._sums
 
     def _step(self, index: Tensor) -> None:
         self.adam.step(self.gradient(index))
+
+    def _common_step(self, index: Tensor) -> None:
+        """A step of several processes: the gradient of the batch from those of their shares."""
+        own = self.team.share(index)
+        gradient = torch.zeros_like(self.weights.theta)
+        if own.shape[1]:
+            gradient.add_(self.gradient(own), alpha=own.shape[1] / index.shape[1])
+        self.adam.step(self.team.sum_(gradient))
 
     def gradient(self, index: Tensor) -> Tensor:
         """Gradient of the loss on the structures `index` (M, B), as (M, n); adds to the error sums."""
@@ -103,13 +115,16 @@ class Stepper:
         sums.clear(count)
         # Fewer at a time where many members share the memory of a GPU.
         size = max(10, 400 // members) if self.device.type == "cuda" else VALIDATION_BATCH
-        for start in range(0, count, size):
+        for number, start in enumerate(range(0, count, size)):
+            if number % self.team.size != self.team.rank:
+                continue
             chosen = targets.apply(lambda x, at=start: x[:, at : at + size].contiguous())  # type: ignore[misc]
             errors = [
                 Errors.of(self._evaluate(own, part, None, gradient=False), part)
                 for own, part in self._shares(self.adam.averaged, chosen)
             ]
             self._add(sums, errors)
+        self.team.sum_(sums.sums)
         return sums
 
     def kept_weights(self, member: int) -> dict[str, Tensor]:

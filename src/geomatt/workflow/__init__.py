@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.workflow.config import AutoConfig
+    from geomatt.workflow.config import AutoConfig, ImproveConfig
     from geomatt.workflow.pipeline import auto
+    from geomatt.workflow.rounds import improve
 
-_MODULES = {"AutoConfig": "config", "auto": "pipeline"}
+_MODULES = {"AutoConfig": "config", "ImproveConfig": "config", "auto": "pipeline", "improve": "rounds"}
 
 __all__ = list(_MODULES)
 __getattr__, __dir__ = lazy_names(__name__, _MODULES)

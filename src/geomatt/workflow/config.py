@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from geomatt.data.make.config import SampleConfig
+from geomatt.data.make.config import METHOD, MethodConfig, SampleConfig
 from geomatt.errors import GeomAttError
 from geomatt.settings import setting
 from geomatt.training.config import TrainConfig
@@ -52,3 +52,55 @@ class AutoConfig(SampleConfig):
     @property
     def validation_frames(self) -> int:
         return max(1, self.frames // 10)
+
+
+EXPLORE, CHOICE = "Exploration", "Choice"
+
+
+@dataclass(frozen=True)
+class ImproveConfig(MethodConfig):
+    """Rounds of dynamics, labels where the model is uncertain, and further training."""
+
+    calculator: str = setting("", "reference method; the one the data was made with by default", group=METHOD)
+    rounds: int = setting(1, "how often", group=CHOICE)
+    labels: int = setting(100, "frames labelled in a round", group=CHOICE)
+    choose: str = setting(
+        "uncertain",
+        "frames where the members differ most, or random ones for comparison",
+        group=CHOICE,
+        choices=("uncertain", "random"),
+    )
+
+    temperature: float = setting(600.0, "temperature of the dynamics in K", group=EXPLORE)
+    picoseconds: float = setting(2.0, "length of each trajectory", group=EXPLORE)
+    replicas: int = setting(8, "trajectories", group=EXPLORE)
+    timestep: float = setting(0.5, "length of a step in fs", group=EXPLORE)
+    stride: int = setting(20, "steps between frames to choose from", group=EXPLORE)
+
+    epochs: int = setting(100, "passes over the old and new data in a round", group=TRAINING)
+    learning_rate: float | None = setting(
+        None, "learning rate at its highest; a third of the model's own by default", group=TRAINING
+    )
+    seed: int = setting(0, "seed of the dynamics", group=EXPLORE)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "arguments", dict(self.arguments or {}))
+        for name in ("rounds", "replicas", "stride", "epochs"):
+            if getattr(self, name) < 1:
+                raise GeomAttError(f"`{name}` must be at least 1, not {getattr(self, name)}.")
+        if self.labels < 5:
+            raise GeomAttError(
+                f"`labels` must be at least 5: some validate and some test, not {self.labels}."
+            )
+        for name in ("temperature", "picoseconds", "timestep"):
+            if not 0 < getattr(self, name) < 1e6:
+                raise GeomAttError(f"`{name}` must be positive, not {getattr(self, name)}.")
+        if self.choose not in ("uncertain", "random"):
+            raise GeomAttError(f"Unknown `choose` {self.choose!r}. Use one of: uncertain, random.")
+        if self.learning_rate is not None and not self.learning_rate > 0:
+            raise GeomAttError(f"`learning_rate` must be a positive number, not {self.learning_rate}.")
+
+    @property
+    def records(self) -> int:
+        """Frames of a trajectory to choose from."""
+        return max(1, round(1000 * self.picoseconds / (self.timestep * self.stride)))

@@ -54,9 +54,10 @@ class Method:
 
     @property
     def theory(self) -> str:
-        """The method with its version, for data files."""
+        """The method with its version and arguments, for data files."""
         package, release = self._package()
-        return f"{self.calculator} ({package} {release})"
+        known = f" ({package} {release})" if release else ""
+        return self.calculator + known + "".join(f" {k}={v}" for k, v in self.arguments.items())
 
     def describe(self) -> dict[str, Any]:
         """Everything that identifies the labels."""
@@ -69,7 +70,7 @@ class Method:
         try:
             return name, version(name)
         except PackageNotFoundError:
-            return name, "unknown version"
+            return name, ""
 
     def build(self, structure: Structure, *, patient: bool = False) -> Any:
         """The calculator for a structure; `patient` for a hard case."""

@@ -9,9 +9,10 @@ Symbols of the paper, each named once:
     v_i        features       v_i ← v_i + Σ_j α_ij (W v_j + b)
 
 Shapes: B structures, N atoms (padded), S streams, L basis functions, F overlap features, V atom features.
-The sums run over all atoms, the atom itself included. Two details are those of the authors' code: the factor
-1 / N_S (the paper prints Δd alone) and the grid μ_l = 0, Δd, 2Δd, … (the paper counts l from 1). The engines
-in the folders beside this file compute the same numbers faster.
+The sums run over all atoms, the atom itself included. Some details are those of the authors' code: the factor
+1 / N_S (the paper prints Δd alone), the grid μ_l = 0, Δd, 2Δd, … (the paper counts l from 1), and, where the
+paper is silent, own parameters for each of the k − 1 overlap modules, the width of the readout, and the
+initial weights. The engines in the folders beside this file compute the same numbers faster.
 """
 
 from __future__ import annotations
@@ -153,7 +154,8 @@ class GeometricAttention(Network):
         between, atoms = record.order - 2, batch.numbers.shape[-1]
         if between == 0 or atoms**between * self.config.width(record.order) > MOST_TERMS:
             return None
-        phi = self.basis(pair_distances(batch.positions))  # (1, N, N, L)
+        cells = batch.cell is not None  # paths are then summed over images
+        phi = summed_basis(self, batch) if cells else self.basis(pair_distances(batch.positions))
         modules = self._module_overlaps(
             self.overlaps[stream], record.layer, phi, torch.ones_like(phi[..., 0])
         )

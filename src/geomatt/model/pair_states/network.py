@@ -169,8 +169,10 @@ class PairStates(Network):
 
     def paths(
         self, batch: Batch, record: AttentionRecord[Tensor], pairs: Sequence[tuple[int, int]], count: int
-    ) -> AttentionPaths:
-        """Paths i – m – j by the size of what they add to the product, s ‖A_im ∘ B_mj‖."""
+    ) -> AttentionPaths | None:
+        """Paths i – m – j by the size of what they add to the product, s ‖A_im ∘ B_mj‖; none in cells."""
+        if batch.cell is not None:
+            return None
         one = next(one for t, one in enumerate(self.run(batch)) if t == record.layer)
         i, j = torch.tensor(pairs, device=one.a.device).T
         terms = one.a[0, i] * one.b[0, :, j].transpose(0, 1)  # (P, N, C), over m

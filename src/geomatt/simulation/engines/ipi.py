@@ -39,7 +39,8 @@ def run_client(
     Args:
         model: what `GeomAttCalculator` takes, or such a calculator.
         atoms: ASE Atoms or a `Structure` in the order of the server's atoms; its positions do not matter.
-            The server's cell is used in the directions in which they are periodic.
+            The server's cell is used in the directions in which they are periodic, and the total charge and
+            multiplicity are those of `atoms`.
         unix: name of a Unix socket, as `<address>` in i-PI's input. Otherwise `host` and `port` are used.
         wait: seconds to wait for a server that has not started yet.
         device, dtype, walls: see `GeomAttCalculator`.

@@ -14,7 +14,7 @@ import torch
 from geomatt.elements import atomic_number
 from geomatt.errors import GeomAttError
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.engines.moved_atoms import MovedAtoms
+from geomatt.simulation.engines.moved_atoms import MovedAtoms, with_electrons
 from geomatt.simulation.loading import Model
 from geomatt.units import from_ev
 
@@ -53,6 +53,8 @@ def add_to_lammps(
     model: Model | GeomAttCalculator,
     elements: Sequence[str],
     *,
+    charge: float = 0.0,
+    multiplicity: int | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype | str | None = None,
     walls: bool = True,
@@ -66,6 +68,7 @@ def add_to_lammps(
         lmp: a LAMMPS instance with `units metal` or `units real`, on one process.
         model: what `GeomAttCalculator` takes, or such a calculator.
         elements: chemical symbol of each atom type, in the order of the types.
+        charge, multiplicity: of all atoms together, for models that use them.
         device, dtype, walls: see `GeomAttCalculator`.
 
     Returns:
@@ -76,7 +79,8 @@ def add_to_lammps(
         raise GeomAttError(f"LAMMPS uses `units {units}`. Use one of: {', '.join(UNITS)}.")
     if lmp.extract_setting("world_size") > 1:
         raise GeomAttError("The model runs in one LAMMPS process. Start LAMMPS without MPI.")
-    moved = MovedAtoms(model, _atoms(lmp, elements), device=device, dtype=dtype, walls=walls)
+    atoms = with_electrons(_atoms(lmp, elements), charge, multiplicity)
+    moved = MovedAtoms(model, atoms, device=device, dtype=dtype, walls=walls)
     compute = _Compute(lmp, moved, from_ev(UNITS[units]))
     lmp.command(f"fix {FIX} all external pf/callback 1 1")
     lmp.command(f"fix_modify {FIX} energy yes")

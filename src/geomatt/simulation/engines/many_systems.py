@@ -13,6 +13,7 @@ from geomatt.data.structures import Structure
 from geomatt.model.domain import Limits, WallResult, warning
 from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.model.potential import Output
+from geomatt.simulation.checks import refuse_overlap
 from geomatt.simulation.loading import Model, load_model
 
 WATCH = 100  # evaluations between two looks at the ranges of distances, which wait for the device
@@ -46,6 +47,7 @@ class ManySystems:
         potential = self.potential
         for number, structure in enumerate(structures):
             potential.check(structure, f"system {number}")
+            refuse_overlap(structure, f"System {number}")
         for structure in {s.numbers.tobytes(): s for s in structures}.values():
             for message in potential.doubts(structure):
                 self._warn_once(message, message)

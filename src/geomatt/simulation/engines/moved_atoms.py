@@ -8,7 +8,9 @@ import numpy as np
 import torch
 
 from geomatt.data.structures import Structure, as_structure
-from geomatt.simulation.calculator import Atoms, GeomAttCalculator
+from geomatt.simulation.atoms import Atoms, to_atoms
+from geomatt.simulation.calculator import GeomAttCalculator
+from geomatt.simulation.checks import refuse_overlap
 from geomatt.simulation.loading import Model
 
 
@@ -17,7 +19,8 @@ class MovedAtoms:
 
     Args:
         model: what `GeomAttCalculator` takes, or such a calculator.
-        atoms: ASE Atoms or a `Structure`, with its elements, periodic directions and cell.
+        atoms: ASE Atoms or a `Structure`, with its elements, periodic directions and cell, and the total
+            charge and multiplicity for models that use them.
         device, dtype, walls: see `GeomAttCalculator`; unused if `model` is one.
     """
 
@@ -33,9 +36,8 @@ class MovedAtoms:
         self.calculator = (
             model if isinstance(model, GeomAttCalculator) else GeomAttCalculator(model, device, dtype, walls)
         )
-        if isinstance(atoms, Structure):
-            atoms = Atoms(atoms.numbers, atoms.positions, cell=atoms.cell, pbc=atoms.pbc)
-        self.atoms: Atoms = atoms.copy()
+        self.atoms: Atoms = _as_atoms(atoms)
+        self._checked = False
         # Now rather than in the first step: an engine may hide where an error comes from.
         self.calculator.model.check(as_structure(self.atoms), self.atoms.get_chemical_formula() or "it")
 
@@ -47,6 +49,23 @@ class MovedAtoms:
         self.atoms.positions[:] = positions
         if cell is not None:
             self.atoms.cell[:] = cell
+        if not self._checked:
+            refuse_overlap(as_structure(self.atoms), self.atoms.get_chemical_formula())
+            self._checked = True
         if self.calculator.check_state(self.atoms) or not self.calculator.results:
             self.calculator.calculate(self.atoms)
         return self.calculator.results
+
+
+def with_electrons(atoms: Atoms, charge: float, multiplicity: int | None) -> Atoms:
+    """The atoms with a total charge and a spin multiplicity, where `GeomAttCalculator` looks for them."""
+    known = {"charge": charge or None, "multiplicity": multiplicity}
+    atoms.info.update({name: value for name, value in known.items() if value is not None})
+    return atoms
+
+
+def _as_atoms(atoms: Atoms | Structure) -> Atoms:
+    """A copy as ASE Atoms."""
+    if not isinstance(atoms, Structure):
+        return atoms.copy()
+    return with_electrons(to_atoms(atoms), atoms.charge, atoms.multiplicity)

@@ -12,7 +12,7 @@ import torch
 
 from geomatt.errors import GeomAttError
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.engines.moved_atoms import MovedAtoms
+from geomatt.simulation.engines.moved_atoms import MovedAtoms, with_electrons
 from geomatt.simulation.loading import Model
 from geomatt.units import ENERGY_IN_EV
 
@@ -35,6 +35,8 @@ def openmm_force(
     *,
     atoms: Sequence[int] | None = None,
     periodic: bool = False,
+    charge: float = 0.0,
+    multiplicity: int | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype | str | None = None,
     walls: bool = True,
@@ -47,6 +49,7 @@ def openmm_force(
         atoms: the particles the model is for; all of them if not given.
         periodic: True if the box of the simulation is the cell of the model, which needs a model with a
             radius. Otherwise the atoms are a molecule, in a box or not.
+        charge, multiplicity: of the atoms, for models that use them.
         device, dtype, walls: see `GeomAttCalculator`.
     """
     from ase import Atoms
@@ -57,6 +60,7 @@ def openmm_force(
         raise GeomAttError(f"`atoms` must be different numbers from 0 to {len(numbers) - 1}, at least one.")
     # The box is not known before the simulation; any cell serves to check that the model takes one.
     described = Atoms(numbers[chosen], np.zeros((len(chosen), 3)), cell=np.eye(3), pbc=periodic)
+    described = with_electrons(described, charge, multiplicity)
     moved = MovedAtoms(model, described, device=device, dtype=dtype, walls=walls)
     force = openmm.PythonForce(_Compute(moved, periodic))
     force.setUsesPeriodicBoundaryConditions(periodic)

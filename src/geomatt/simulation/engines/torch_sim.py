@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -91,6 +91,7 @@ class TorchSimModel(ModelInterface):
         dtype: precision of the network, "float32" or "float64"; by default the one the model has.
         walls: add the walls where the training data end. Their limits are taken from the bonds that a
             system has when it is first seen; `wall_steps` counts the evaluations in which one was active.
+        charge, multiplicity: of every system, for models that use them.
     """
 
     def __init__(
@@ -99,6 +100,8 @@ class TorchSimModel(ModelInterface):
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str | None = None,
         walls: bool = True,
+        charge: float = 0.0,
+        multiplicity: int | None = None,
     ) -> None:
         super().__init__()
         self.systems = ManySystems(model, device, dtype, walls)
@@ -107,6 +110,7 @@ class TorchSimModel(ModelInterface):
         self._compute_forces = True
         self._compute_stress = all(member.network.radius is not None for member in potential.members)
         self._memory_scales_with = "n_atoms"
+        self._electrons = charge, (multiplicity or 1) - 1
         self._layout: _Layout | None = None
 
     @property
@@ -122,7 +126,7 @@ class TorchSimModel(ModelInterface):
         given = state if isinstance(state, dict) else vars(state)
         positions, cell = given["positions"], given["cell"]
         layout = self._present(positions, cell, given)
-        found = self.systems.evaluate(layout.batch(positions, cell, self.systems.potential.dtype))
+        found = self.systems.evaluate(self._batch(layout, positions, cell))
         assert found.forces is not None
         forces = found.forces.reshape(-1, 3)[layout.slot]  # a copy: the next evaluation may overwrite these
         results = {"energy": found.energy, "forces": forces.to(positions.dtype)}
@@ -141,10 +145,21 @@ class TorchSimModel(ModelInterface):
                 f"The state is on {positions.device}, the model on {self._device}. Use the same `device`."
             )
         layout = _Layout.of(system, elements, pbc)
-        batch = layout.batch(positions, cell, self.systems.potential.dtype)
-        self.systems.start(layout.structures(positions, cell), batch)
+        charge, spin = self._electrons
+        structures = [
+            replace(s, charge=charge, multiplicity=int(spin) + 1) for s in layout.structures(positions, cell)
+        ]
+        self.systems.start(structures, self._batch(layout, positions, cell))
         self._layout = layout
         return layout
+
+    def _batch(self, layout: _Layout, positions: Tensor, cell: Tensor) -> Batch:
+        potential = self.systems.potential
+        batch = layout.batch(positions, cell, potential.dtype)
+        if not potential.uses_electrons:
+            return batch
+        charge, spin = (batch.positions.new_full((len(batch),), value) for value in self._electrons)
+        return replace(batch, charge=charge, spin=spin)
 
 
 def _directions(pbc: Any) -> Directions:

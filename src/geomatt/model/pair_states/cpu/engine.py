@@ -36,7 +36,7 @@ class _Program(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("atoms", "structures", "channels", "rounds", "functions")),
         *((name, ctypes.c_int32) for name in ("elements", "threads", "keep", "forces")),
-        *((name, ctypes.c_float) for name in ("sharpness", "decay", "scale")),
+        *((name, ctypes.c_float) for name in ("sharpness", "decay", "scale", "radius")),
         *((name, ctypes.c_void_p) for name in ("numbers", "known", "positions", "mu")),
         *(
             (name, ctypes.c_void_p)
@@ -67,8 +67,7 @@ class CompiledEngine(Engine):
 
     def __init__(self, network: Network) -> None:
         self.config = network.config
-        plain = not (network.config.radius or network.config.electrons)
-        self.supported = network.config.channels % LANES == 0 and plain
+        self.supported = network.config.channels % LANES == 0 and not network.config.electrons
         self.names = [name for name, _ in network.named_parameters()]
         self._space: Tensor | None = None
         self._work: _Work | None = None  # the last evaluation, if it is in the work space
@@ -145,7 +144,7 @@ class CompiledEngine(Engine):
         scale = c.typical_atoms**-0.5 if c.normalisation == "constant" else 0.0
         return _Program(
             channels=c.channels, rounds=c.rounds, functions=c.functions, elements=len(c.elements),
-            threads=torch.get_num_threads(), sharpness=c.sharpness, decay=DECAY, scale=scale,
+            threads=torch.get_num_threads(), sharpness=c.sharpness, decay=DECAY, scale=scale, radius=c.radius,
             weights=ctypes.addressof(weights),
         )  # fmt: skip
 

@@ -17,7 +17,7 @@ from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 
 # Arrays of C numbers per state that are alive at once, measured: those kept of a round and those of the
 # derivatives. A gradient of a loss keeps what the derivatives need, too.
-PER_ROUND, BESIDES, WITH_GRADIENT = 11, 12, 4
+PER_ROUND, BESIDES, WITH_GRADIENT = 9, 9, 4
 PER_TRIANGLE = 8  # bytes
 SHARE = 0.25  # of the free memory that structures evaluated together may take
 
@@ -28,6 +28,10 @@ class SparseEngine(AutogradEngine):
     def __init__(self, network: Network) -> None:
         super().__init__(network)
         self.graphs = Graphs(network.config.radius)
+        self._find = self.graphs.of
+
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
+        return _Kept(parameters) if keep else parameters
 
     def evaluate(
         self,
@@ -42,9 +46,13 @@ class SparseEngine(AutogradEngine):
         """As every engine. Without a gradient, as many structures at a time as fit into memory."""
         if index is not None:
             batch = batch.rows(index)
+        self._find = self.graphs.of
         try:
             if gradient:
                 return super().evaluate(prepared, batch, forces=forces, gradient=True, switch=switch)
+            if isinstance(prepared, _Kept) and batch.numbers.shape[:2] == (1, 1):
+                self._find = self.graphs.moving  # a simulation, perhaps
+                return super().evaluate(prepared, batch, forces=forces, switch=switch)
             parts = []
             for part in self._parts(batch, forces):
                 own = batch.apply(lambda x, part=part: x[:, part])  # type: ignore[misc]
@@ -61,7 +69,7 @@ class SparseEngine(AutogradEngine):
         found = []
         for m in range(len(batch.numbers)):
             own = batch.member(m)
-            graph = joined(self.graphs.of(own), own.numbers.shape[-1])
+            graph = joined(self._find(own), own.numbers.shape[-1])
             gradient = any(p.requires_grad for p in parameters.values())
             if self.bytes_of(graph, gradient) > free_memory(own.positions.device):
                 raise GeomAttError(self._too_large(own.as_member(), gradient))
@@ -108,6 +116,10 @@ class SparseEngine(AutogradEngine):
             f"{free / 1e9:.1f} GB are free, enough for about {fits:,} atoms like these. Use fewer atoms, "
             f"{advice}or a network with fewer `channels` or a smaller `radius`."
         )
+
+
+class _Kept(dict[str, Tensor]):
+    """Weights for many evaluations."""
 
 
 def _joined(parts: list[AutogradEvaluation]) -> AutogradEvaluation:

@@ -20,7 +20,11 @@ from geomatt.model.neighbours import neighbour_list
 from geomatt.model.pair_states.sparse.native import native_triangles
 
 CANDIDATES = 2**22  # third atoms that are looked at together
-KEPT_TRIANGLES = 2**27  # in all graphs that a cache holds
+KEPT_TRIANGLES = 2**25  # in all graphs that a cache holds
+# Å beyond the radius that the graph of a moving structure reaches, so that it serves for some steps: pairs
+# beyond the radius are exactly zero. On a CPU finding triangles costs less than pairs that are zero.
+SKIN = {"cuda": 0.5}
+NEAR = 0.3  # Å; atoms that moved less since the last evaluation belong to a simulation
 
 
 @dataclass(frozen=True)
@@ -160,6 +164,27 @@ def joined(graphs: Sequence[PairGraph], padded: int) -> PairGraph:
     )
 
 
+@dataclass(frozen=True)
+class _Reference:
+    """A graph of a moving structure, with the geometry it was made for."""
+
+    positions: np.ndarray  # (N, 3)
+    cell: np.ndarray | None  # (3, 3)
+    reach: float  # Å
+    graph: PairGraph
+
+    def displacement(self, positions: np.ndarray, cell: np.ndarray | None) -> tuple[float, float]:
+        """The largest shift of an atom besides the deformation of the cell, and the size of that."""
+        if positions.shape != self.positions.shape or (cell is None) != (self.cell is None):
+            return np.inf, np.inf
+        if cell is None or self.cell is None:
+            return float(np.linalg.norm(positions - self.positions, axis=1).max(initial=0.0)), 0.0
+        strain = np.linalg.pinv(self.cell) @ cell
+        strain -= np.linalg.pinv(self.cell) @ self.cell  # not the identity along directions without a period
+        moved = positions - self.positions - self.positions @ strain
+        return float(np.linalg.norm(moved, axis=1).max(initial=0.0)), float(np.linalg.norm(strain, 2))
+
+
 class Graphs:
     """Graphs of structures by their geometry; the most recent are kept, since training comes back to them."""
 
@@ -167,6 +192,28 @@ class Graphs:
         self.radius = radius
         self._kept: OrderedDict[tuple[bytes, bytes, torch.device], PairGraph] = OrderedDict()
         self._triangles = 0
+        self._references: dict[tuple[int, torch.device], _Reference] = {}
+
+    def moving(self, batch: Batch) -> list[PairGraph]:
+        """As `of`, for structures that may move little from call to call: a graph serves for some of them."""
+        device, found = batch.positions.device, []
+        places = batch.positions.detach().double().cpu().numpy()
+        cells = None if batch.cell is None else batch.cell.detach().double().cpu().numpy()
+        for b, count in enumerate(batch.atoms.tolist()):
+            here, cell = places[b, :count], None if cells is None else cells[b]
+            known, skin = self._references.get((b, device)), 0.0
+            if known is not None:
+                shift, strain = known.displacement(here, cell)
+                every = self.radius == 0 and shift < np.inf  # all pairs, wherever they are
+                if every or known.reach * (1.0 - strain) - 2.0 * shift >= self.radius:
+                    found.append(known.graph)
+                    continue
+                skin = SKIN.get(device.type, 0.0) if shift < NEAR and self.radius else 0.0
+            reach, box = self.radius + skin, None if batch.cell is None else batch.cell[b]
+            graph = structure_graph(batch.positions[b, :count], box, reach)
+            self._references[b, device] = _Reference(here, cell, reach, graph)
+            found.append(graph)
+        return found
 
     def of(self, batch: Batch) -> list[PairGraph]:
         """The graph of every structure of a batch (B, N)."""

@@ -48,8 +48,9 @@ def sparse_rounds(
     for t in range(network.config.rounds):
         a, b = x @ network.W_AB[t, :width].T, x @ network.W_AB[t, width:].T  # (S, C)
         p = scale * product(a, b, graph.triangles)
-        hidden = functional.silu(torch.cat([x, p], -1) @ network.W1[t].T + network.b1[t])  # (S, 2C)
-        x = x + u * (hidden @ network.W2[t].T + network.b2[t])
+        h = torch.addmm(network.b1[t], x, network.W1[t, :, :width].T)  # (S, 2C)
+        hidden = functional.silu(torch.addmm(h, p, network.W1[t, :, width:].T))
+        x = torch.addcmul(x, u, torch.addmm(network.b2[t], hidden, network.W2[t].T))
         x = x if weights is None else x * weights[t + 1]
         yield a, b, x
 

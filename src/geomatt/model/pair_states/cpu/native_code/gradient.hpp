@@ -81,16 +81,23 @@ class Gradient {
                      [this, t](const Structure& one, long r) { return Row(one.hat.h[t] + 2L * c * r, 1.0f); });
             if (t == last) continue;
             weights(to.w2 + 2 * square * t, c, 2 * c, slots(&Adjoints::x, &States::u, 1, c));
-            rows_sum(to.b2 + long(c) * t, c, pairs,
-                     [this, t](const Structure& one, long r) { return Row(one.hat.x[t + 1] + c * r, 1.0f); });
+            rows_sum(to.b2 + long(c) * t, c, [](const Structure& one) { return one.ends() ? 2 * one.q : one.q; },
+                     [this, t](const Structure& one, long r) {
+                         return r < one.q ? Row(one.hat.x[t + 1] + c * r, one.envelope[r])
+                                          : Row(one.n_.x[t + 1] + c * (r - one.q), one.envelope_dot[r - one.q]);
+                     });
         }
         // W₂ and b₂ of the last round act on sums: two rows for each atom, its own pair and the others.
         weights(to.w2 + 2 * square * last, c, 2 * c, [this](const Structure& one, int slot) {
             return Rows{2L * one.n, (slot ? one.n_ : one.hat).r, c, (slot ? one.dot : one.value).sums, 2L * c};
         });
-        rows_sum(to.b2 + long(c) * last, c, [](const Structure& one) { return 2L * one.n; },
+        rows_sum(to.b2 + long(c) * last, c, [](const Structure& one) { return (one.ends() ? 3L : 2L) * one.n; },
                  [this](const Structure& one, long r) {
-                     return Row(one.hat.r + c * r, r % 2 ? one.s * (one.n - 1) : 1.0f);
+                     if (r >= 2 * one.n) {  // the envelope moves, too: for the others of an atom
+                         const int i = int(r - 2 * one.n);
+                         return Row(one.n_.r + c * (2L * i + 1), one.others(one.envelope_dot, i));
+                     }
+                     return Row(one.hat.r + c * r, r % 2 ? one.others(one.envelope, int(r / 2)) : 1.0f);
                  });
     }
 

@@ -21,6 +21,7 @@ struct Program {
     int32_t keep;    // 1 if a gradient will be asked for: all sweeps leave what it needs
     int32_t forces;  // 1 if forces are wanted
     float sharpness, decay, scale;  // of the basis; s, or 0 if it is N^(−1/2)
+    float radius;                   // of the envelope; 0 for none
     const int64_t *numbers, *known;  // (B, N), zero for padding; atomic numbers of the elements (E)
     const float *positions, *mu;     // (B, N, 3), (L)
     const Weights *weights, *by_weights;
@@ -31,7 +32,7 @@ struct Program {
     int basis() const { return (functions + WIDE - 1) / WIDE * WIDE; }
 };
 
-static_assert(sizeof(Program) == 144 && sizeof(Weights) == 120, "the layouts must agree");
+static_assert(sizeof(Program) == 152 && sizeof(Weights) == 120, "the layouts must agree");
 
 // The weights in panels. "Up" leads from states to what is made of them, "down" from adjoints to adjoints.
 struct Panels {

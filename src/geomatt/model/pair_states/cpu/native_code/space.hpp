@@ -39,6 +39,8 @@ struct Space {
     int32_t *atom, *kind;  // of real atoms: which they are, and the row of their element, −1 if it is unknown
     float* none;           // zeros, the embedding of an unknown element
     float *direction, *decayed, *phi, *phi_dot, *n_d;  // of pairs: from j to i, exp(−d), functions, −∂E/∂d
+    float *envelope, *envelope_slope, *envelope_dot;   // of pairs: u, du/dd and u̇; one and zeros without a radius
+    float* n_envelope;     // −∂E/∂u
     float* by_element;     // the structure's part of the gradient with respect to g, h and e
     States value, dot;
     Adjoints n_, hat;
@@ -64,6 +66,7 @@ struct Space {
         const long pairs = q * c, atoms = long(n) * c;
         atom = reinterpret_cast<int32_t*>(take(n)), kind = reinterpret_cast<int32_t*>(take(n));
         none = take(c), direction = take(3 * q), decayed = take(q), n_d = take(q);
+        envelope = take(q), envelope_slope = take(q), n_envelope = take(q), envelope_dot = take(once * q);
         phi = take(q * l), phi_dot = take(once * q * l), by_element = take(once * 3L * p.elements * c);
         auto states = [&](States& x) {
             x.xp = series(2 * pairs, kept), x.ab = series(2 * pairs, all), x.h = series(2 * pairs, all);
@@ -82,6 +85,13 @@ struct Space {
         n_u = series(2 * pairs, all);
     }
 
+    bool ends() const { return p.radius > 0; }
+    // The sum over the others of atom i of what belongs to pairs, scaled.
+    float others(const float* of_pairs, int i) const {
+        float total = 0;
+        for (int j = 0; j < n; ++j) if (j != i) total += of_pairs[long(i) * n + j];
+        return s * total;
+    }
     const int64_t* numbers() const { return p.numbers + long(b) * p.atoms; }
     const float* row(const float* table, int i) const { return kind[i] < 0 ? none : table + long(kind[i]) * c; }
     // Where the numbers f … of a pair are in an array of blocks.

@@ -49,11 +49,21 @@ struct Structure : Space {
             const float d = std::sqrt(squared), inverse = squared != 0 ? 1 / d : 0;
             for (int x = 0; x < 3; ++x) e[x] *= inverse;
             decayed[pair] = std::exp(-d / p.decay);
+            envelope[pair] = 1, envelope_slope[pair] = 0, n_envelope[pair] = 0;
+            if (ends() && i != j) end(d, envelope[pair], envelope_slope[pair]);
             each_function(pair, [&](float* to, V offset) {
                 const V exponent = p.sharpness * offset * offset, limit = V{} + 40.0f;
-                Wide::store(to, i != j ? (exponent < limit ? exponential(-exponent) : V{}) : V{});
+                const V function = exponent < limit ? exponential(-exponent) : V{};
+                Wide::store(to, i != j ? envelope[pair] * function : V{});
             });
         });
+    }
+
+    // u and du/dd, see envelope.py.
+    void end(float d, float& value, float& slope) const {
+        const float x = std::min(d / p.radius, 1.0f), rest = 1 - x;
+        value = rest * rest * rest * (1 + x * (3 + x * (6 + x * (10 + x * (15 + x * 21)))));
+        slope = -168 / p.radius * x * x * x * x * x * rest * rest;
     }
 
     // φ̇ along ∂loss/∂F.
@@ -63,6 +73,7 @@ struct Structure : Space {
             float along = 0;
             for (int x = 0; x < 3; ++x)
                 along += (u[3 * atom[i] + x] - u[3 * atom[j] + x]) * direction[3 * pair + x];
+            envelope_dot[pair] = along * envelope_slope[pair];
             slopes(pair, along, phi_dot + pair * l);
         });
     }
@@ -76,11 +87,12 @@ struct Structure : Space {
         }
     }
 
-    // dφ/dd, times a factor.
+    // d(u φ)/dd, times a factor. What is kept of φ has u in it.
     void slopes(long pair, float factor, float* to) const {
         const float scale = 2 * p.sharpness / p.decay * decayed[pair] * factor;
+        const float ending = envelope[pair] > 0 ? factor * envelope_slope[pair] / envelope[pair] : 0;
         each_function(pair, [&](const float* function, V offset) {
-            Wide::store(to + (function - phi - pair * l), scale * offset * Wide::load(function));
+            Wide::store(to + (function - phi - pair * l), (scale * offset + ending) * Wide::load(function));
         });
     }
 
@@ -109,13 +121,16 @@ struct Structure : Space {
             const long at = 2L * c * r + f;
             if (!DOT) v += Wide::load(b1 + f);
             Wide::store(h + at, v);
-            Wide::store(u + at, DOT ? v * silu_slope(Wide::load(value.h[t] + tile.first * 2 * c + at)) : silu(v));
+            const float *before = value.h[t] + tile.first * 2 * c + at, factor = envelope[tile.first + r];
+            V active = factor * (DOT ? v * silu_slope(Wide::load(before)) : silu(v));
+            if (DOT && ends()) active += envelope_dot[tile.first + r] * silu(Wide::load(before));
+            Wide::store(u + at, active);
         });
         if (t == last) return gather<DOT>(tile, xp, u);
         float* after = to.xp[kept(t + 1)] + tile.first * 2 * c;
         transform(tile.pairs, 2 * c, c, u, 2 * c, panels.up_x(t), [&](int r, int f, V v) {
             v += Wide::load(xp + 2L * c * r + f);
-            if (!DOT) v += Wide::load(b2 + f);
+            if (!DOT || ends()) v += (DOT ? envelope_dot : envelope)[tile.first + r] * Wide::load(b2 + f);
             Wide::store(after + 2L * c * r + f, v);
         });
         factors(tile, to, t + 1);
@@ -126,6 +141,7 @@ struct Structure : Space {
         const States& to = DOT ? dot : value;
         const float* b2 = w.b2 + long(c) * last;
         for (int i = t.i; i < t.i + t.rows; ++i) {
+            const float rest = DOT && !ends() ? 0 : others(DOT ? envelope_dot : envelope, i);
             auto sums = [&](const float* from, float* out, int width, const float* bias) {
                 from += long(i - t.i) * n * 2 * c;
                 for (int f = 0; f < width; f += WIDE) {
@@ -134,14 +150,14 @@ struct Structure : Space {
                     V own = Wide::load(from + 2L * c * i + f);
                     total *= s;
                     if (bias) {
-                        own += Wide::load(bias + f);
-                        total += s * (n - 1) * Wide::load(bias + f);
+                        if (!DOT) own += Wide::load(bias + f);
+                        total += rest * Wide::load(bias + f);
                     }
                     Wide::store(out + f, own);
                     Wide::store(out + width + f, total);
                 }
             };
-            sums(x, to.r + 2L * c * i, c, DOT ? nullptr : b2);
+            sums(x, to.r + 2L * c * i, c, DOT && !ends() ? nullptr : b2);
             sums(u, to.sums + 4L * c * i, 2 * c, nullptr);
         }
     }
@@ -231,10 +247,20 @@ struct Structure : Space {
         return i == j ? v : s * v;
     }
 
-    // The adjoint of H from that of U, at numbers `at` of round t.
-    template <bool HAT> V through_silu(int t, long at, V v, V n) const {
+    // The adjoint of H from that of U, at numbers `at` of a pair in round t.
+    template <bool HAT> V through_silu(int t, long pair, long at, V v, V n) const {
+        const float factor = envelope[pair];
+        if (HAT && ends()) v = factor * v + envelope_dot[pair] * n, n = factor * n;
         if (HAT) return bent(value.h[t] + at, dot.h[t] + at, v, n);
-        return v * silu_slope(Wide::load(value.h[t] + at));
+        if (ends()) n_envelope[pair] += Wide::sum(v * silu(Wide::load(value.h[t] + at)));
+        return factor * v * silu_slope(Wide::load(value.h[t] + at));
+    }
+
+    // What b₂ of round t adds to −∂E/∂u of a pair; `after` is the adjoint of X after the round.
+    template <class After> void by_bias(int t, long pair, After after) const {
+        if (!ends()) return;
+        for (int f = 0; f < c; f += WIDE)
+            n_envelope[pair] += Wide::sum(after(f) * Wide::load(w.b2 + long(c) * t + f));
     }
 
     template <bool HAT> void down_first(const Tile& t) const {
@@ -243,8 +269,10 @@ struct Structure : Space {
         each(t, [&](int i, int j, long pair) {
             for (int f = 0; f < 2 * c; f += WIDE) {
                 const V v = of_pair(to.us, 2 * c, i, j, f), n = HAT ? of_pair(n_.us, 2 * c, i, j, f) : V{};
-                Wide::store(h + (pair - t.first) * 2 * c + f, through_silu<HAT>(last, pair * 2 * c + f, v, n));
+                const V by_h = through_silu<HAT>(last, pair, pair * 2 * c + f, v, n);
+                Wide::store(h + (pair - t.first) * 2 * c + f, by_h);
             }
+            if (!HAT) by_bias(last, pair, [&](int f) { return of_pair(to.r, c, i, j, f); });
         });
         descend(to, last, t, h, [&](int r, int f) { return of_pair(to.r, c, t.i + r / n, r % n, f); });
     }
@@ -284,11 +312,13 @@ struct Structure : Space {
         if (t == 0) return HAT ? void() : by_distance(tile);
         float* h = p.keep ? to.h[t - 1] + tile.first * 2 * c : spare(1);
         float* kept_u = n_u[t - 1] + tile.first * 2 * c;
+        for (int r = 0; !HAT && r < tile.pairs; ++r)
+            by_bias(t - 1, tile.first + r, [&](int f) { return Wide::load(x + long(c) * r + f); });
         transform(tile.pairs, c, 2 * c, x, c, panels.down_u(t - 1), [&](int r, int f, V v) {
             const long at = 2L * c * r + f;
             if (!HAT && p.keep) Wide::store(kept_u + at, v);
             const V n = HAT ? Wide::load(kept_u + at) : V{};
-            Wide::store(h + at, through_silu<HAT>(t - 1, tile.first * 2 * c + at, v, n));
+            Wide::store(h + at, through_silu<HAT>(t - 1, tile.first + r, tile.first * 2 * c + at, v, n));
         });
         descend(to, t - 1, tile, h, [&](int r, int f) { return Wide::load(x + long(c) * r + f); });
     }
@@ -298,7 +328,7 @@ struct Structure : Space {
         float* slope = spare(0);
         each(t, [&](int, int, long pair) {
             slopes(pair, 1, slope + (pair - t.first) * l);
-            n_d[pair] = 0;
+            n_d[pair] = n_envelope[pair] * envelope_slope[pair];
         });
         transform(t.pairs, l, c, slope, l, panels.k(), [&](int r, int f, V v) {
             const int i = t.i + r / n, j = r % n;

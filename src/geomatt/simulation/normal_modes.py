@@ -6,6 +6,7 @@ H_ij / √(m_i m_j) in the space without translation and rotation.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -64,10 +65,17 @@ class Vibrations:
         return replace(self.structure, positions=moved, energy=None, forces=None, info={})
 
 
-def vibrations(potential: AnyPotential, structure: Structure, *, step: float = 0.005) -> Vibrations:
+def vibrations(
+    potential: AnyPotential,
+    structure: Structure,
+    *,
+    step: float = 0.005,
+    progress: Callable[[int], None] | None = None,
+) -> Vibrations:
     """Normal modes in the harmonic approximation; `step` is the displacement of atoms in Å.
 
-    The structure should be a stationary point, and the model in float64.
+    The structure should be a stationary point, and the model in float64. `progress` counts the 6 N displaced
+    structures.
     """
     potential.check(structure)
     if structure.periodic:
@@ -76,7 +84,7 @@ def vibrations(potential: AnyPotential, structure: Structure, *, step: float = 0
         raise GeomAttError("A single atom has no vibrations. Give a molecule.")
     prediction = potential.predict([structure], check_domain=False)[0]
     assert prediction.forces is not None
-    hessian = potential.hessian(structure, step=step)
+    hessian = potential.hessian(structure, step=step, progress=progress)
     masses = ATOMIC_MASSES[structure.numbers - 1]
     root = np.sqrt(np.repeat(masses, 3))
     weighted = hessian / root[:, None] / root

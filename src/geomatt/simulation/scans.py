@@ -124,7 +124,7 @@ def _relaxed(
     side: np.ndarray | None,
     progress: Callable[[int], Any] | None,
 ) -> Scan:
-    from geomatt.simulation.relax import relax
+    from geomatt.simulation.relaxation import relax
 
     how = RelaxSettings(fmax=settings.fmax, steps=settings.steps, walls=settings.walls)
     now = coordinate.value(structure.positions)

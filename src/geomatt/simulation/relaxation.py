@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,7 +99,7 @@ def relax(
     energies, highest = [], []
     start = from_atoms(atoms, structure)
     converged = False
-    for converged in optimiser.irun(fmax=settings.fmax, steps=settings.steps):  # noqa: B007 - used after
+    for converged in _steps(optimiser, settings):  # noqa: B007 - used after
         forces = target.get_forces()
         now = from_atoms(atoms, structure)
         assert now.energy is not None
@@ -119,6 +119,15 @@ def relax(
         calculator.wall_steps,
         bond_changes(start, end),
     )
+
+
+def _steps(optimiser: Any, settings: RelaxSettings) -> Iterator[bool]:
+    """Steps of an ASE optimiser: True once converged. A constraint that cannot be kept ends it."""
+    try:
+        yield from optimiser.irun(fmax=settings.fmax, steps=settings.steps)
+    except ValueError as error:
+        if "did not converge" not in str(error):  # as FixInternals says
+            raise
 
 
 def bond_changes(before: Structure, after: Structure) -> list[tuple[str, str]]:

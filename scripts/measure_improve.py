@@ -1,0 +1,128 @@
+"""Measure what `geomatt improve` gains: chosen frames against random ones, at equal numbers of labels.
+
+    python scripts/measure_improve.py --out DIR [--workers 2]
+
+A committee is trained on a few frames of methanol at 300 K. Rounds of `improve` at 800 K choose frames where
+its members differ, or at random. All models are tested on independent frames at 800 K. Writes
+results/improve.json and docs/images/improve.png; needs tblite. Continues after Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data import read
+from geomatt.data.make import SampleConfig, open_workers, read_molecule, sample
+from geomatt.data.structures import Dataset
+from geomatt.drawing import new_figure, save_figure
+from geomatt.evaluation import evaluate
+from geomatt.model import AnyPotential, load
+from geomatt.training import commit, hardware, resolve, train_members
+from geomatt.training.dataset import make_splits, resolve_sizes
+from geomatt.training.folder import CONFIG
+from geomatt.workflow import ImproveConfig, improve
+
+ROOT = Path(__file__).resolve().parents[1]
+METHOD, COLD, HOT = "GFN1-xTB", 300.0, 800.0
+FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 2
+EPOCHS, MORE_EPOCHS = 150, 80
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--workers", type=int, default=1)
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with open_workers(options.workers) as workers:
+        first = _sampled(options.out / "first.npz", FIRST, COLD, 1, workers)
+        tests = _sampled(options.out / "tests.npz", TESTS, HOT, 2, workers)
+        model = _committee(first, options.out / "model")
+        curves: dict[str, list[list[dict[str, float]]]] = {}
+        for choice in ("uncertain", "random"):
+            for seed in range(SEEDS):
+                config = ImproveConfig(
+                    labels=LABELS,
+                    rounds=ROUNDS,
+                    choose=choice,
+                    temperature=HOT,
+                    picoseconds=1.0,
+                    epochs=MORE_EPOCHS,
+                    seed=100 * seed,
+                )
+                out = options.out / f"{choice}_{seed}"
+                improve(model, first, config, out, workers=workers)
+                models = [model, *(out / f"round_{n}" / "model" for n in range(1, ROUNDS + 1))]
+                points = [_errors(load(path), tests) for path in models]
+                curves.setdefault(choice, []).append(points)
+                print(
+                    choice,
+                    seed,
+                    [f"{1000 * p['mae']:.1f} ({1000 * p['worst']:.0f})" for p in points],
+                    flush=True,
+                )
+    result = {
+        "molecule": "methanol",
+        "method": METHOD,
+        "first": {"frames": FIRST, "temperature_K": COLD},
+        "tests": {"frames": TESTS, "temperature_K": HOT},
+        "labels": [LABELS * n for n in range(ROUNDS + 1)],
+        "force_errors_eV_per_A": curves,
+        "hardware": hardware("cpu"),
+        "commit": commit(),
+    }
+    (ROOT / "results/improve.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    _draw(result, ROOT / "docs/images/improve.png")
+
+
+def _sampled(path: Path, frames: int, temperature: float, seed: int, workers: Any) -> Dataset:
+    if not path.is_file():
+        config = SampleConfig(METHOD, frames=frames, temperature=(temperature,), seed=seed)
+        sample(read_molecule("CO"), config, path, workers=workers, name="methanol")
+    return read(path)
+
+
+def _committee(data: Dataset, folder: Path) -> Path:
+    given = {"model": "pair", "members": 2, "epochs": EPOCHS, "train": 100, "val": 20}
+    config = resolve_sizes(resolve(given), len(data))
+    train_members(data, make_splits(config, len(data)), config, folder, resume=(folder / CONFIG).is_file())
+    return folder
+
+
+def _errors(model: AnyPotential, tests: Dataset) -> dict[str, float]:
+    """Mean absolute error of force components, and the 99th percentile of the error of an atom's force."""
+    found = evaluate(model, tests)
+    assert found.forces is not None
+    assert tests.forces is not None
+    length = np.linalg.norm(found.forces - tests.forces, axis=1)
+    assert found.overall.forces_mae is not None
+    return {"mae": found.overall.forces_mae, "worst": float(np.percentile(length, 99))}
+
+
+def _draw(result: dict[str, Any], path: Path) -> None:
+    figure = new_figure(8.4, 3.6, dpi=150)
+    axes = figure.subplots(1, 2)
+    style = {"uncertain": ("#2b59a8", "where members differ"), "random": ("#d1495b", "random frames")}
+    for axis, name, title in (
+        (axes[0], "mae", "force MAE"),
+        (axes[1], "worst", "99 % of force errors below"),
+    ):
+        for choice, runs in result["force_errors_eV_per_A"].items():
+            colour, text = style[choice]
+            for k, points in enumerate(runs):
+                values = [1000 * point[name] for point in points]
+                axis.plot(result["labels"], values, "o-", color=colour, label="" if k else text, markersize=4)
+        axis.set(xlabel="new labels", ylabel=f"{title} (meV/Å)", ylim=(0, None))
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].legend(frameon=False)
+    figure.suptitle("Methanol: first data at 300 K, tests at 800 K", fontsize=10)
+    save_figure(figure, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""The experiment physics: a short run, and tables and figures of a result."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from geomatt.errors import GeomAttError
+from geomatt.reproduce import ExperimentSettings, draw_figures, get, run_experiment, silent
+from geomatt.simulation import velocity_spectrum
+from geomatt.simulation.spectrum import SPEED_OF_LIGHT
+
+
+def test_a_short_run(tmp_path, monkeypatch):
+    monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
+    physics = get("physics")
+    settings = ExperimentSettings(quick=True, out=tmp_path, parts=("nve", "million"))
+    result = run_experiment(physics, settings, silent)
+    assert result["settings"]["stand_in"]
+    drift = result["rows"]["nve"]["ethanol"]["drift_meV_per_atom_ps"]
+    assert abs(drift) < 5.0
+    assert result["rows"]["million"]["ethanol"]["steps"] == 200
+    assert result["missing"] == {"nvt": 1, "xtb": 1}
+    again = run_experiment(physics, settings, silent)
+    assert again["rows"] == result["rows"]
+    assert again["seconds"] == result["seconds"]  # read, not computed
+    dynamics, xtb, left = physics.tables(result)
+    assert dynamics.rows[0][:2] == ["ethanol", "fast"] or dynamics.rows[0][1] == "pair"
+    assert not xtb.rows
+    assert "--part nvt" in left.rows[0][2]
+    assert "200 steps of ethanol" in physics.summary(result)
+    assert physics.drawings(result) == []
+
+
+def test_figures_of_the_reference(tmp_path):
+    physics = get("physics")
+    grid = np.arange(0.0, 4500.0, 5.0)
+    spectrum = {
+        "wavenumbers": grid, "model": grid / grid.sum(), "reference": grid / grid.sum(), "overlap": 0.97,
+        "stretch_model": 3500.0, "stretch_reference": 3510.0, "drift_model": 0.01, "drift_reference": 0.02,
+    }  # fmt: skip
+    torsion = {
+        "values": [-180, 0, 180], "model_eV": [0, 0.1, 0], "reference_eV": [0, 0.09, 0], "rms_eV": 0.005,
+        "barrier_model_eV": 0.1, "barrier_reference_eV": 0.09,
+    }  # fmt: skip
+    result = {
+        "xtb": {"torsion": torsion, "spectrum": spectrum},
+        "rows": {"nve": {}, "nvt": {}, "million": {}},
+    }
+    assert "97.0 %" in physics.summary(result)
+    figures = draw_figures(physics, result, tmp_path)
+    assert [f.path.name for f in figures] == ["physics-torsion.png", "physics-spectrum.png"]
+    assert all(f.path.stat().st_size > 1000 for f in figures)
+
+
+def test_the_spectrum_of_known_oscillations():
+    """Two frequencies, the heavier atom with the weight of its mass."""
+    time = 2.0 * np.arange(2000)  # fs
+    velocities = np.zeros((2000, 1, 2, 3))
+    velocities[:, 0, 0, 0] = np.cos(2 * np.pi * SPEED_OF_LIGHT * 1000.0 * time)
+    velocities[:, 0, 1, 2] = np.sin(2 * np.pi * SPEED_OF_LIGHT * 3000.0 * time)
+    grid, spectrum = velocity_spectrum(np.array([1, 6]), velocities, 2.0)
+    assert spectrum.sum() == pytest.approx(1.0)
+    low, high = grid < 2000, grid > 2000
+    assert grid[low][spectrum[low].argmax()] == pytest.approx(1000, abs=3)
+    assert grid[high][spectrum[high].argmax()] == pytest.approx(3000, abs=3)
+    assert spectrum[high].sum() / spectrum[low].sum() == pytest.approx(12.011 / 1.008, rel=0.01)
+    with pytest.raises(GeomAttError, match="too far apart"):
+        velocity_spectrum(np.array([1, 6]), velocities, 5.0)

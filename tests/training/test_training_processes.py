@@ -1,0 +1,83 @@
+"""Processes of torchrun that train one model together."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from training_toy import history, npz
+from typer.testing import CliRunner
+
+import geomatt
+from geomatt import load
+from geomatt.cli import app
+from geomatt.training.run import Run
+from geomatt.training.team import Team, join, team
+
+OPTIONS = ["--train", "21", "--val", "9", "--batch", "5", "--features", "8", "--overlap-features", "16",
+           "--model", "geomatt", "--layers", "1", "--dtype", "float64", "--recipe", "fast"]  # fmt: skip
+
+
+def train(*arguments: str) -> None:
+    answer = CliRunner().invoke(app, ["train", *arguments])
+    assert answer.exit_code == 0, answer.output
+
+
+def test_two_processes_train_as_one(tmp_path, monkeypatch):
+    """Also: the first alone writes, and a run of two processes is continued by one."""
+    monkeypatch.setattr(Run, "plot", lambda self: None)  # takes most of the time
+    monkeypatch.setattr("geomatt.evaluation.parity_plot", lambda *_: None)
+    data = str(npz(tmp_path / "data.npz"))
+    one, two = str(tmp_path / "one"), str(tmp_path / "two")
+    options = [data, *OPTIONS, "--epochs", "2"]
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    # What torchrun sets. The first process is this one.
+    shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
+    source = str(Path(geomatt.__file__).parents[1])
+    other = subprocess.Popen(
+        [sys.executable, "-m", "geomatt", "train", *options, "--out", two],
+        env={**os.environ, **shared, "RANK": "1", "PYTHONPATH": source},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    with monkeypatch.context() as patch:
+        for name, value in {**shared, "RANK": "0"}.items():
+            patch.setenv(name, value)
+        train(*options, "--out", two)
+    said, _ = other.communicate(timeout=60)
+    assert other.returncode == 0, said
+    assert "Mean absolute errors" not in said
+    train(*options, "--out", one)
+    _same(Path(one), Path(two))
+    assert sorted(p.name for p in Path(two).iterdir()) == sorted(p.name for p in Path(one).iterdir())
+    for folder in (one, two):
+        train("--out", folder, "--resume", "--epochs", "3")
+    _same(Path(one), Path(two))
+
+
+def _same(first, second):
+    for one, two in zip(history(first), history(second), strict=True):
+        for name in ("train_loss", "val_loss", "val_force_mae_eV"):
+            assert float(one[name]) == pytest.approx(float(two[name]), rel=1e-9)
+    weights = [load(folder).network.state_dict() for folder in (first, second)]
+    for name, value in weights[0].items():
+        np.testing.assert_allclose(value.numpy(), weights[1][name].numpy(), rtol=1e-7, atol=1e-10)
+
+
+def test_shares_of_a_batch():
+    index = torch.arange(7)[None]
+    parts = [Team(rank, 3).share(index) for rank in range(3)]
+    assert sorted(torch.cat(parts, 1)[0].tolist()) == list(range(7))
+    assert Team(2, 3).share(index[:, :2]).shape == (1, 0)
+    with join("cpu") as us:  # no torchrun
+        assert us == team() == Team()
+        assert us.any(True)
+        assert not us.any(False)

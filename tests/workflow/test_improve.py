@@ -1,0 +1,111 @@
+"""`geomatt improve`: a round lowers the error where the first data ended; interruptions, messages."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import numpy as np
+import pytest
+from ase.build import molecule
+from training_toy import tiny_config
+
+from geomatt import load
+from geomatt.data import Dataset, read
+from geomatt.data.make import SampleConfig, sample
+from geomatt.data.structures import as_structure
+from geomatt.errors import GeomAttError
+from geomatt.training import train_members
+from geomatt.training.dataset import make_splits
+from geomatt.training.run import Run
+from geomatt.workflow import ImproveConfig, improve
+from geomatt.workflow.explore import Candidates, choose
+from geomatt.workflow.rounds import reference_method
+
+WATER = as_structure(molecule("H2O"))
+
+
+def quick(**changes) -> ImproveConfig:
+    settings = {
+        "labels": 20,
+        "temperature": 1500.0,
+        "picoseconds": 0.1,
+        "replicas": 6,
+        "stride": 10,
+        "epochs": 30,
+    }
+    return ImproveConfig(**{**settings, **changes})
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    """A committee trained on cold water."""
+    folder = tmp_path_factory.mktemp("first")
+    config = SampleConfig(
+        "toy_calculators:Springs", frames=40, stride=4, equilibrate=0.0, temperature=(200.0,)
+    )
+    sample([WATER], config, folder / "data.npz")
+    data = read(folder / "data.npz")
+    settings = tiny_config(members=2, epochs=40, train=25, val=8, learning_rate=5e-3)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Run, "plot", lambda self: None)
+        train_members(data, make_splits(settings, 40), settings, folder / "model")
+        yield folder / "model", data
+
+
+def test_a_round_lowers_the_error_on_new_frames(first, tmp_path):
+    model, data = first
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    for interrupted in ({"watch": lambda *_: nullcontext(stop)}, {"training": lambda: nullcontext(stop)}):
+        with pytest.raises(KeyboardInterrupt):
+            improve(model, data, quick(), tmp_path / "out", **interrupted)
+    chosen = (tmp_path / "out/round_1/candidates.extxyz").read_bytes()
+    report = improve(model, data, quick(), tmp_path / "out")
+    assert (tmp_path / "out/round_1/candidates.extxyz").read_bytes() == chosen
+    (one,) = report["rounds"]
+    errors = {when: one["new frames"][when]["forces_mae_eV_per_A"] for when in ("before", "after")}
+    assert errors["after"] < 0.9 * errors["before"]
+    assert one["new frames"]["frames"] == 4
+    assert one["trained_on"] > 25
+    better = load(tmp_path / "out" / report["model"])
+    assert len(better.members) == 2
+    assert better.calibration is not None
+    again = improve(model, data, quick(), tmp_path / "out")
+    assert again == report
+    with pytest.raises(GeomAttError, match="was started with `labels`"):
+        improve(model, data, quick(labels=10), tmp_path / "out")
+
+
+def test_what_cannot_be_improved(first, tmp_path):
+    model, data = first
+    with pytest.raises(GeomAttError, match="is a single model"):
+        improve(model / "member_0", data, quick(), tmp_path / "out")
+    with pytest.raises(GeomAttError, match="trained on other data"):
+        improve(model, data[:20], quick(), tmp_path / "out")
+    with pytest.raises(GeomAttError, match="labelled with toy_calculators:Springs, not with GFN2-xTB"):
+        improve(model, data, quick(calculator="GFN2-xTB"), tmp_path / "out")
+    silent = Dataset.from_structures(list(data))
+    with pytest.raises(GeomAttError, match="does not say how it was labelled"):
+        reference_method(quick(), silent)
+    assert reference_method(quick(calculator="gfn1"), silent).calculator == "gfn1"
+    for changes, name in [
+        ({"labels": 1}, "labels"),
+        ({"choose": "best"}, "choose"),
+        ({"rounds": 0}, "rounds"),
+    ]:
+        with pytest.raises(GeomAttError, match=f"`{name}`"):
+            quick(**changes)
+
+
+def test_chosen_frames_are_apart():
+    candidates = Candidates([], np.repeat([0, 1], 20), np.tile(np.arange(20), 2))
+    score = np.arange(40.0)
+    taken = choose(candidates, score, 6)
+    for replica in (0, 1):
+        times = candidates.time[taken][candidates.replica[taken] == replica]
+        assert (np.diff(times) >= 5).all()
+    assert 39 in taken
+    assert len(choose(candidates, score, 30)) == 30  # not enough of them otherwise
+    assert len(choose(candidates, score, 100)) == 40
