@@ -18,7 +18,7 @@ import numpy as np
 
 from geomatt.data.batch import collate
 from geomatt.data.bonds import bonded
-from geomatt.data.structures import Structure
+from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, fingerprint
@@ -137,7 +137,7 @@ class Saved:
 
 def run_dynamics(
     potential: AnyPotential,
-    start: Structure,
+    start: Structure | AtomsLike,
     settings: MDSettings,
     folder: str | os.PathLike[str],
     *,
@@ -157,6 +157,7 @@ def run_dynamics(
         raise GeomAttError(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
+    start = as_structure(start)
     refuse(potential, start)
     _check_cell(start, settings)
     if saved is not None:
