@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.md import MDProgress, MDReport
 
 MOST_ROWS = 12  # replicas in the table
+LARGE_DRIFT = 1.0  # meV/atom/ps, worth a warning; good models have less than a tenth
 
 
 def register(app: typer.Typer) -> None:
@@ -272,6 +273,11 @@ def _warnings(report: MDReport) -> list[str]:
             found.append(
                 f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped: "
                 f"{remedy}train on frames like the one saved."
+            )
+        if row["survived_ps"] >= 1.0 and abs(row["drift_meV_per_atom_ps"]) > LARGE_DRIFT:
+            found.append(
+                f"{name}the conserved energy drifts by {row['drift_meV_per_atom_ps']:+.1f} meV/atom/ps: use a "
+                "shorter --timestep, and --dtype float64 to see if rounding is the cause."
             )
         for bond, what, when in row["bonds_changed"][:5]:
             found.append(f"{name}the bond {bond} {what} at {1e-3 * when:.3f} ps.")
