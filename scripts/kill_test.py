@@ -26,7 +26,8 @@ from geomatt.training import checkpoint
 
 COMMAND = [sys.executable, "-m", "geomatt", "train"]
 SETTINGS = {
-    "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--features": 8, "--overlap-features": 16,
+    "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--model": "geomatt",
+    "--features": 8, "--overlap-features": 16,
     "--orders": "2,3", "--layers": 2, "--checkpoint-every": 0, "--device": "cpu",
 }  # fmt: skip
 

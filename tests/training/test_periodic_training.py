@@ -163,4 +163,4 @@ def test_energies_per_atom(tmp_path):
     per_atom = Dataset.from_structures(dataclasses.replace(s, energy=s.energy / len(s)) for s in data)
     write(per_atom, path)
     config = resolve({**PAIR, "data": str(path), "energies_per_atom": True})
-    assert np.allclose(load_dataset(config).energies, data.energies)
+    assert np.allclose(load_dataset(config)[0].energies, data.energies)

@@ -168,8 +168,8 @@ def test_damaged_checkpoints_are_named(tmp_path):
 
 def arguments(data: Path | str, out: Path, epochs: int) -> list[str]:
     settings = {
-        "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--epochs": epochs, "--features": 8,
-        "--overlap-features": 16, "--orders": "2,3", "--layers": 2, "--checkpoint-every": 0,
+        "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--epochs": epochs, "--model": "geomatt",
+        "--features": 8, "--overlap-features": 16, "--orders": "2,3", "--layers": 2, "--checkpoint-every": 0,
     }  # fmt: skip
     flat = [str(x) for pair in settings.items() for x in pair]
     return [*COMMAND, "train", str(data), "--out", str(out), *flat]

@@ -11,7 +11,7 @@ import typer
 
 from geomatt.cli.console import console, note, output
 from geomatt.cli.generated import from_anywhere, with_settings
-from geomatt.cli.options import set_up
+from geomatt.cli.options import Dask, Processes, set_up
 from geomatt.errors import GeomAttError
 from geomatt.training.config import OPTIM, RUN
 
@@ -61,6 +61,8 @@ def train(
     checkpoint_every: Every = 30.0,
     tensorboard: Board = False,
     report: Report = True,
+    workers: Processes = 1,
+    dask: Dask = None,
 ) -> None:
     """Train a force field on a trajectory or any labelled structures.
 
@@ -71,7 +73,8 @@ def train(
     falls once more over the new epochs, to a --learning-rate of your choice.
     """
     settings |= _files(data or [])
-    _run(settings, _stored(out, config, resume), out, resume, checkpoint_every, tensorboard, report)
+    stored, spread = _stored(out, config, resume), (workers, dask)
+    _run(settings, stored, out, resume, checkpoint_every, tensorboard, report, spread)
 
 
 @with_settings(networks=False, leave_out=("member", "model", "engine"))
@@ -137,6 +140,7 @@ def _run(
     checkpoint_every: float,
     tensorboard: bool,
     report: bool,
+    spread: tuple[int, str | None] = (1, None),
 ) -> None:
     """Resolve the settings, join other processes if there are any, train and report."""
     import torch
@@ -153,7 +157,7 @@ def _run(
         if not us.leads:
             console.quiet = output.quiet = True
         _train_and_report(
-            config, out, resume, checkpoint_every, tensorboard, report, us.leads, fresh=stored is None
+            config, out, resume, checkpoint_every, tensorboard, report, us.leads, stored is None, spread
         )
 
 
@@ -166,6 +170,7 @@ def _train_and_report(
     report: bool,
     leads: bool,
     fresh: bool,
+    spread: tuple[int, str | None],
 ) -> None:
     """Read the data, train, and report the result and the next command."""
     from geomatt.cli.train_display import announce, live_progress
@@ -196,6 +201,9 @@ def _train_and_report(
     _describe(config, splits, out)
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     try:
+        if spread != (1, None):
+            _spread(config, out, resume, checkpoint_every, spread)
+            resume = True
         with live_progress() as show:
 
             def tell(progress: TrainProgress) -> None:
@@ -221,6 +229,25 @@ def _train_and_report(
         raise typer.Exit(128 + stopped.signal_number) from None
     if leads:
         _report(results, dataset, splits, config, out, report)
+
+
+def _spread(
+    config: TrainConfig, out: Path, resume: bool, checkpoint_every: float, spread: tuple[int, str | None]
+) -> None:
+    """Train members in other processes."""
+    from geomatt.cli.console import rate_bar
+    from geomatt.data.make import open_workers
+    from geomatt.training.spread import spread_members
+
+    total = config.epochs * config.member_count
+    try:
+        with open_workers(*spread) as pool, rate_bar("training", total, "epochs") as advance:
+            spread_members(
+                config, out, pool, resume=resume, checkpoint_every=checkpoint_every, progress=advance
+            )
+    except KeyboardInterrupt:
+        note(f"Stopped; members are saved. Continue with:\n  geomatt train --out {out} --resume")
+        raise typer.Exit(130) from None
 
 
 def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
