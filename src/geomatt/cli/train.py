@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -60,9 +61,9 @@ def train(
     resume: Resume = False,
     checkpoint_every: Every = 30.0,
     tensorboard: Board = False,
-    report: Report = True,
     workers: Processes = 1,
     dask: Dask = None,
+    report: Report = True,
 ) -> None:
     """Train a force field on a trajectory or any labelled structures.
 
@@ -73,8 +74,8 @@ def train(
     falls once more over the new epochs, to a --learning-rate of your choice.
     """
     settings |= _files(data or [])
-    stored, spread = _stored(out, config, resume), (workers, dask)
-    _run(settings, stored, out, resume, checkpoint_every, tensorboard, report, spread)
+    how = _Manner(out, resume, checkpoint_every, tensorboard, report, workers, dask)
+    _run(settings, _stored(out, config, resume), how)
 
 
 @with_settings(networks=False, leave_out=("member", "model", "engine"))
@@ -111,7 +112,7 @@ def transfer(
     if stored is None:
         base = load_base(given["base"])
         given = {"recipe": "paper", "epochs": TRANSFER_EPOCHS, **given, **base_settings(base)}
-    _run(given, stored, out, resume, checkpoint_every, tensorboard, report)
+    _run(given, stored, _Manner(out, resume, checkpoint_every, tensorboard, report))
 
 
 def _files(data: Sequence[str]) -> dict[str, Any]:
@@ -132,46 +133,43 @@ def _stored(out: Path, config: Path | None, resume: bool) -> dict[str, Any] | No
     return None if config is None else read_settings(config)
 
 
-def _run(
-    given: dict[str, Any],
-    stored: dict[str, Any] | None,
-    out: Path,
-    resume: bool,
-    checkpoint_every: float,
-    tensorboard: bool,
-    report: bool,
-    spread: tuple[int, str | None] = (1, None),
-) -> None:
+@dataclass(frozen=True)
+class _Manner:
+    """How a run is carried out: none of this is a setting of the model."""
+
+    out: Path
+    resume: bool
+    checkpoint_every: float
+    tensorboard: bool
+    report: bool
+    workers: int = 1
+    dask: str | None = None
+
+    @property
+    def spread(self) -> bool:
+        """True if members are trained in other processes."""
+        return self.workers > 1 or self.dask is not None
+
+
+def _run(given: dict[str, Any], stored: dict[str, Any] | None, how: _Manner) -> None:
     """Resolve the settings, join other processes if there are any, train and report."""
     import torch
 
     from geomatt.training import resolve
     from geomatt.training.team import join
 
-    if not checkpoint_every >= 0:
-        raise GeomAttError(f"--checkpoint-every must not be negative, not {checkpoint_every}.")
+    if not how.checkpoint_every >= 0:
+        raise GeomAttError(f"--checkpoint-every must not be negative, not {how.checkpoint_every}.")
     if stored is None:
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     config = resolve(given, stored)
     with join(config.device) as us:
         if not us.leads:
             console.quiet = output.quiet = True
-        _train_and_report(
-            config, out, resume, checkpoint_every, tensorboard, report, us.leads, stored is None, spread
-        )
+        _train_and_report(config, how, us.leads, fresh=stored is None)
 
 
-def _train_and_report(
-    config: TrainConfig,
-    out: Path,
-    resume: bool,
-    checkpoint_every: float,
-    tensorboard: bool,
-    report: bool,
-    leads: bool,
-    fresh: bool,
-    spread: tuple[int, str | None],
-) -> None:
+def _train_and_report(config: TrainConfig, how: _Manner, leads: bool, fresh: bool) -> None:
     """Read the data, train, and report the result and the next command."""
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.training import Interrupted, TrainProgress, train_members
@@ -187,22 +185,27 @@ def _train_and_report(
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
 
+    out, resume = how.out, how.resume
     if leads:
         refuse_used(out, resume)  # before time is spent on reading
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
     if fresh:
-        config = resolve_inputs(config, dataset)
+        asked, config = config.network, resolve_inputs(config, dataset)
+        if config.network.get("radius") != asked.get("radius"):
+            note(f"The data is periodic: interactions end at {config.network['radius']:g} Å (--radius).")
+        if config.network.get("electrons") != asked.get("electrons"):
+            note("The data has charges or unpaired electrons: they are inputs of the network (--electrons).")
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
-    board = tensorboard_callback(out) if tensorboard and leads else None
+    board = tensorboard_callback(out) if how.tensorboard and leads else None
     _describe(config, splits, out)
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     try:
-        if spread != (1, None):
-            _spread(config, out, resume, checkpoint_every, spread)
+        if how.spread:
+            _spread(config, how)
             resume = True
         with live_progress() as show:
 
@@ -219,7 +222,7 @@ def _train_and_report(
                 resume=resume,
                 base=base,
                 callback=tell,
-                checkpoint_every=checkpoint_every,
+                checkpoint_every=how.checkpoint_every,
             )
     except Interrupted as stopped:
         note(
@@ -228,12 +231,10 @@ def _train_and_report(
         )
         raise typer.Exit(128 + stopped.signal_number) from None
     if leads:
-        _report(results, dataset, splits, config, out, report)
+        _report(results, dataset, splits, config, how)
 
 
-def _spread(
-    config: TrainConfig, out: Path, resume: bool, checkpoint_every: float, spread: tuple[int, str | None]
-) -> None:
+def _spread(config: TrainConfig, how: _Manner) -> None:
     """Train members in other processes."""
     from geomatt.cli.console import rate_bar
     from geomatt.data.make import open_workers
@@ -241,12 +242,14 @@ def _spread(
 
     total = config.epochs * config.member_count
     try:
-        with open_workers(*spread) as pool, rate_bar("training", total, "epochs") as advance:
-            spread_members(
-                config, out, pool, resume=resume, checkpoint_every=checkpoint_every, progress=advance
-            )
+        with (
+            open_workers(how.workers, how.dask) as pool,
+            rate_bar("training", total, "epochs") as advance,
+        ):
+            every = how.checkpoint_every
+            spread_members(config, how.out, pool, resume=how.resume, checkpoint_every=every, progress=advance)
     except KeyboardInterrupt:
-        note(f"Stopped; members are saved. Continue with:\n  geomatt train --out {out} --resume")
+        note(f"Stopped; members are saved. Continue with:\n  geomatt train --out {how.out} --resume")
         raise typer.Exit(130) from None
 
 
@@ -265,8 +268,7 @@ def _report(
     dataset: Dataset,
     splits: Sequence[Split],
     config: TrainConfig,
-    out: Path,
-    report: bool,
+    how: _Manner,
 ) -> None:
     """The closing table, and the next command."""
     import numpy as np
@@ -286,10 +288,10 @@ def _report(
     if len(results) == 1 and not last.already_finished:
         note(f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.")
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
-    target = out if config.has_members else last.folder / "model.safetensors"
+    target = how.out if config.has_members else last.folder / "model.safetensors"
     commands = _next_commands(config, target, untested=len(used) < len(dataset))
-    if report:
-        _write_reports(results, dataset, chosen, tested, commands, out)
+    if how.report:
+        _write_reports(results, dataset, chosen, tested, commands, how.out)
     if len(used) == len(dataset):
         note(
             "All structures were used to train and validate, so none is left to test on. "
