@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import torch
@@ -14,6 +15,7 @@ from geomatt.model.autograd import AutogradEngine, AutogradEvaluation
 from geomatt.model.interface import Network, Parameters
 from geomatt.model.memory import free_memory
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
+from geomatt.model.pair_states.sparse.rounds import Space
 
 # Arrays of C numbers per state that are alive at once, measured: those kept of a round and those of the
 # derivatives. A gradient of a loss keeps what the derivatives need, too.
@@ -29,6 +31,7 @@ class SparseEngine(AutogradEngine):
         super().__init__(network)
         self.graphs = Graphs(network.config.radius)
         self._find = self.graphs.of
+        self._spaces: defaultdict[int, Space] = defaultdict(Space)  # of each member
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         return _Kept(parameters) if keep else parameters
@@ -74,7 +77,8 @@ class SparseEngine(AutogradEngine):
             if self.bytes_of(graph, gradient) > free_memory(own.positions.device):
                 raise GeomAttError(self._too_large(own.as_member(), gradient))
             weights = {name: value[m] for name, value in parameters.items()}
-            found.append(functional_call(self.network, weights, (own, switch, graph)))
+            space = None if gradient else self._spaces[m]
+            found.append(functional_call(self.network, weights, (own, switch, graph, space)))
         return torch.stack(found)
 
     def bytes_of(self, graph: PairGraph, gradient: bool = False) -> int:
