@@ -17,9 +17,9 @@ from geomatt.model.memory import free_memory
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 from geomatt.model.pair_states.sparse.rounds import Space
 
-# Arrays of C numbers per state that are alive at once, measured: those kept of a round and those of the
-# derivatives. A gradient of a loss keeps what the derivatives need, too.
-PER_ROUND, BESIDES, WITH_GRADIENT = 9, 9, 5
+# Arrays of C numbers per state that are alive at once, measured: for each round, and besides. Without and
+# with a gradient of a loss, for which automatic differentiation keeps what derivatives of derivatives need.
+ARRAYS = {False: (4, 16), True: (50, 36)}
 PER_TRIANGLE = 8  # bytes
 SHARE = 0.25  # of the free memory that structures evaluated together may take
 
@@ -84,7 +84,8 @@ class SparseEngine(AutogradEngine):
     def bytes_of(self, graph: PairGraph, gradient: bool = False) -> int:
         """Memory that energies and forces of a graph take, or a gradient of a loss."""
         config = self.network.config
-        arrays = (PER_ROUND * config.rounds + BESIDES) * (WITH_GRADIENT if gradient else 1)
+        per_round, besides = ARRAYS[gradient]
+        arrays = per_round * config.rounds + besides
         size = self.network.dtype.itemsize
         return len(graph) * config.channels * arrays * size + PER_TRIANGLE * len(graph.triangles.left)
 
