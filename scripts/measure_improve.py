@@ -15,13 +15,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.stats import spearmanr
 
 from geomatt.data import read
 from geomatt.data.make import SampleConfig, open_workers, read_molecule, sample
+from geomatt.data.novelty import novelty
 from geomatt.data.structures import Dataset
 from geomatt.drawing import new_figure, save_figure
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, load
+from geomatt.model.calibration import LEVELS
 from geomatt.training import commit, hardware, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_sizes
 from geomatt.training.folder import CONFIG
@@ -29,7 +32,7 @@ from geomatt.workflow import ImproveConfig, improve
 
 ROOT = Path(__file__).resolve().parents[1]
 METHOD, COLD, HOT = "GFN1-xTB", 300.0, 800.0
-FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 2
+FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 1
 EPOCHS, MORE_EPOCHS = 150, 80
 
 
@@ -56,7 +59,8 @@ def main() -> None:
                     seed=100 * seed,
                 )
                 out = options.out / f"{choice}_{seed}"
-                improve(model, first, config, out, workers=workers)
+                if not (out / "report.json").is_file():
+                    improve(model, first, config, out, workers=workers)
                 models = [model, *(out / f"round_{n}" / "model" for n in range(1, ROUNDS + 1))]
                 points = [_errors(load(path), tests) for path in models]
                 curves.setdefault(choice, []).append(points)
@@ -73,6 +77,7 @@ def main() -> None:
         "tests": {"frames": TESTS, "temperature_K": HOT},
         "labels": [LABELS * n for n in range(ROUNDS + 1)],
         "force_errors_eV_per_A": curves,
+        **_signs(load(model), first, tests),
         "hardware": hardware("cpu"),
         "commit": commit(),
     }
@@ -102,6 +107,34 @@ def _errors(model: AnyPotential, tests: Dataset) -> dict[str, float]:
     length = np.linalg.norm(found.forces - tests.forces, axis=1)
     assert found.overall.forces_mae is not None
     return {"mae": found.overall.forces_mae, "worst": float(np.percentile(length, 99))}
+
+
+def _signs(model: AnyPotential, first: Dataset, tests: Dataset) -> dict[str, Any]:
+    """How well signs of uncertainty rank the largest force error of the test frames, and error bars."""
+    found = evaluate(model, tests)
+    assert found.forces is not None
+    assert found.forces_spread is not None
+    assert found.coverage is not None
+    assert tests.forces is not None
+    errors = np.linalg.norm(found.forces - tests.forces, axis=1).reshape(len(tests), -1).max(1)
+    signs = {
+        "spread of the members": found.forces_spread.reshape(len(tests), -1).max(1),
+        "distance from the data": novelty(list(tests), list(first)),
+    }
+    worst, tenth = np.argsort(-errors)[: len(tests) // 10], len(tests) // 10
+    return {
+        "signs": {
+            name: {
+                "spearman": float(spearmanr(sign, errors)[0]),
+                "worst_tenth_found": float(np.isin(np.argsort(-sign)[:tenth], worst).mean()),
+            }
+            for name, sign in signs.items()
+        },
+        "coverage_at_90_percent": {
+            kind: {way: shares[LEVELS.index(0.9)] for way, shares in both.items()}
+            for kind, both in found.coverage.items()
+        },
+    }
 
 
 def _draw(result: dict[str, Any], path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -65,7 +66,10 @@ def test_md_and_more_of_it(place):
     assert [r["seed"] for r in found["replicas"]] == [3, 4]
     assert found["model"] == MODEL
     assert len(read(folder / "trajectory_1.extxyz", energy_unit="eV")) == 5
-    run("md", "--out", "ethanol_md", "--resume", "--time", 0.08)
+    run("md", "--out", "ethanol_md", "--resume", "--time", 0.08, "--report")
+    page = Path("ethanol_md/report.html").read_text(encoding="utf-8")
+    assert "The trajectory and its attention" in page
+    assert '"kind": "explorer"' in page
     assert len(read(folder / "trajectory_1.extxyz", energy_unit="eV")) == 9
     assert (folder / "md.png").stat().st_size > 1000
     with pytest.raises(GeomAttError, match="holds a simulation") as error:

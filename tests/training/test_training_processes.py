@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures as futures
 import os
 import socket
 import subprocess
@@ -11,13 +12,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from training_toy import history, npz
+from training_toy import history, npz, tiny_config
 from typer.testing import CliRunner
 
 import geomatt
 from geomatt import load
 from geomatt.cli import app
+from geomatt.data import read
+from geomatt.data.make import Workers
+from geomatt.errors import GeomAttError
+from geomatt.training import train_members
+from geomatt.training.dataset import make_splits
 from geomatt.training.run import Run
+from geomatt.training.spread import spread_members
 from geomatt.training.team import Team, join, team
 
 OPTIONS = ["--train", "21", "--val", "9", "--batch", "5", "--features", "8", "--overlap-features", "16",
@@ -81,3 +88,46 @@ def test_shares_of_a_batch():
         assert us == team() == Team()
         assert us.any(True)
         assert not us.any(False)
+
+
+def test_members_in_other_processes(tmp_path, monkeypatch):
+    """Members of a run in other workers, one of which dies before it answers: the result is the same."""
+    monkeypatch.setattr(Run, "plot", lambda self: None)
+    data = str(npz(tmp_path / "data.npz"))
+    config = tiny_config(data=data, members=2, epochs=3)
+    dataset = read(data)
+    train_members(dataset, make_splits(config, len(dataset)), config, tmp_path / "direct")
+
+    class Dying(Workers):
+        """The answer to the first task is lost."""
+
+        lost = False
+
+        def submit(self, function, settings, *rest):
+            if not self.lost:
+                self.lost = True
+                super().submit(function, settings, *rest)
+                failed = futures.Future()
+                failed.set_exception(futures.BrokenExecutor("killed"))
+                return failed
+            return super().submit(function, settings, *rest)
+
+        def recover(self, error):
+            return isinstance(error, futures.BrokenExecutor)
+
+    done = []
+    spread_members(config, tmp_path / "spread", Dying(), progress=done.append)
+    assert sum(done) == 6
+    results = train_members(
+        dataset, make_splits(config, len(dataset)), config, tmp_path / "spread", resume=True
+    )
+    assert all(r.already_finished for r in results)
+    for first, second in zip(
+        load(tmp_path / "direct").members, load(tmp_path / "spread").members, strict=True
+    ):
+        for name, value in first.network.state_dict().items():
+            assert torch.equal(value, second.network.state_dict()[name])
+    assert load(tmp_path / "spread").calibration is not None
+    for changes, message in [({"members": 0}, "`members` or `folds`"), ({"base": "x"}, "not spread")]:
+        with pytest.raises(GeomAttError, match=message):
+            spread_members(config.replace(**changes), tmp_path / "other", Workers())

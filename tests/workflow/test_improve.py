@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from training_toy import tiny_config
 from geomatt import load
 from geomatt.data import Dataset, read
 from geomatt.data.make import SampleConfig, sample
+from geomatt.data.novelty import novelty
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.training import train_members
@@ -78,10 +80,24 @@ def test_a_round_lowers_the_error_on_new_frames(first, tmp_path):
         improve(model, data, quick(labels=10), tmp_path / "out")
 
 
+def test_single_model_takes_frames_far_from_its_data(first, tmp_path):
+    model, data = first
+    report = improve(model / "member_0", data, quick(epochs=2, labels=5, picoseconds=0.05), tmp_path / "out")
+    assert report["rounds"][0]["labelled"] == 5
+    assert len(load(tmp_path / "out" / report["model"]).members) == 1
+
+
+def test_novelty():
+    shuffled = replace(WATER, numbers=WATER.numbers[[2, 0, 1]], positions=WATER.positions[[2, 0, 1]] + 1.0)
+    stretched = replace(WATER, positions=1.1 * WATER.positions)
+    found = novelty([shuffled, stretched, replace(WATER, positions=1.3 * WATER.positions)], [WATER])
+    assert found[0] == pytest.approx(0.0, abs=1e-12)
+    assert 0 < found[1] < found[2]
+    assert found[1] == pytest.approx(novelty([stretched], [shuffled])[0])
+
+
 def test_what_cannot_be_improved(first, tmp_path):
     model, data = first
-    with pytest.raises(GeomAttError, match="is a single model"):
-        improve(model / "member_0", data, quick(), tmp_path / "out")
     with pytest.raises(GeomAttError, match="trained on other data"):
         improve(model, data[:20], quick(), tmp_path / "out")
     with pytest.raises(GeomAttError, match="labelled with toy_calculators:Springs, not with GFN2-xTB"):

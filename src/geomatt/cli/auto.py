@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, rate_bar
+from geomatt.cli.console import note, rate_bar, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import Dask, Processes, set_up
 from geomatt.cli.sample import Molecule, stopped
@@ -29,8 +29,8 @@ def auto(
 ) -> None:
     """Make a force field of a molecule: sample, check, train, test, run dynamics, report.
 
-    Every stage is kept: after Ctrl-C or a crash the same command continues. The model in
-    OUT/model is ready for the calculator and all other commands.
+    Every stage is kept: after Ctrl-C or a crash the same command continues. The
+    model in OUT/model is ready for the calculator and all other commands.
     """
     from geomatt.cli.train_display import live_progress
     from geomatt.data.make import open_workers, read_molecule
@@ -66,7 +66,5 @@ def auto(
         stopped()
     from geomatt.workflow.report import report_text
 
-    output.print(report_text(report), highlight=False, soft_wrap=True, markup=False)
-    console.print(
-        f"report: {out / 'report.txt'}\nnumbers: {out / 'report.json'}", highlight=False, soft_wrap=True
-    )
+    say(report_text(report))
+    note(f"report: {out / 'report.txt'}\npage: {out / 'report.html'}\nnumbers: {out / 'report.json'}")

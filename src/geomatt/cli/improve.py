@@ -1,4 +1,4 @@
-"""`geomatt improve`: label where a committee is uncertain, and train it further."""
+"""`geomatt improve`: label where a model is uncertain, and train it further."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import console, output, rate_bar
+from geomatt.cli.console import note, output, rate_bar, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import Dask, EnergyUnit, ForceUnit, Key, LengthUnit, Processes, read_data
 from geomatt.cli.sample import stopped
@@ -25,7 +25,7 @@ def register(app: typer.Typer) -> None:
 @with_config(ImproveConfig)
 def improve(
     model: Annotated[
-        Path, typer.Argument(help="Folder of a run with several members (geomatt train --members 3).")
+        Path, typer.Argument(help="A run, best with several members (geomatt train --members 3).")
     ],
     data: Annotated[str, typer.Argument(help="The labelled data it was trained on.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything.")],
@@ -37,11 +37,11 @@ def improve(
     force_unit: ForceUnit = None,
     keys: Key = None,
 ) -> None:
-    """Improve a committee: dynamics, labels where its members differ most, further training.
+    """Improve a model: dynamics, labels where it is uncertain, further training.
 
-    The labels come from the method the data was made with. A fifth of the new frames is
-    never trained on and shows what a round has gained. Every stage is kept: after Ctrl-C
-    the same command continues; more --rounds may be added later.
+    The labels come from the method the data was made with. A fifth of the new
+    frames is never trained on and shows what a round has gained. Every stage is
+    kept: after Ctrl-C the same command continues; more --rounds may be added.
     """
     from geomatt.cli.train_display import live_progress
     from geomatt.data.make import open_workers
@@ -57,8 +57,8 @@ def improve(
         stopped()
     output.print(round_table(report))
     better = out / report["model"]
-    output.print(f"model: {better}\nnumbers: {out / 'report.json'}", highlight=False, soft_wrap=True)
-    console.print(f"Next:\n  geomatt evaluate {better} DATA", highlight=False, soft_wrap=True)
+    say(f"model: {better}\nnumbers: {out / 'report.json'}")
+    note(f"Next:\n  geomatt evaluate {better} DATA")
 
 
 def round_table(report: dict[str, Any]) -> Table:

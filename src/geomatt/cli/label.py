@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console, output, rate_bar
+from geomatt.cli.console import note, rate_bar, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import WITHOUT_LABELS, Dask, LengthUnit, Processes, read_data
 from geomatt.cli.sample import stopped
@@ -32,9 +32,9 @@ def label(
 ) -> None:
     """Label structures with a reference method: energies, forces, and stress of periodic cells.
 
-    Labels the file may have are ignored. Everything finished is kept in OUT.parts: after
-    Ctrl-C or a crash the same command continues. Structures for which the method fails are
-    left out and named.
+    Labels the file may have are ignored. Everything finished is kept in
+    OUT.parts: after Ctrl-C or a crash the same command continues. Structures for
+    which the method fails are left out and named.
     """
     from geomatt.data.make import label as label_all
     from geomatt.data.make import open_workers
@@ -50,19 +50,15 @@ def label(
             result = label_all(dataset, config, out, workers=chosen, progress=advance)
     except KeyboardInterrupt:
         stopped()
-    output.print(
+    say(
         f"{len(result.dataset)} structures labelled with {result.dataset.origin['theory']}, "
-        f"{result.summary['repeated_calculations']} calculations repeated.",
-        highlight=False,
-        soft_wrap=True,
+        f"{result.summary['repeated_calculations']} calculations repeated."
     )
     if result.failed:
         listed = ", ".join(map(str, result.failed[:_NAMED])) + (" …" if len(result.failed) > _NAMED else "")
-        console.print(
+        note(
             f"[bold yellow]Note:[/] the method failed for {len(result.failed)} structures, which are "
-            f"left out: {listed}",
-            highlight=False,
-            soft_wrap=True,
+            f"left out: {listed}"
         )
-    output.print(f"data: {out}\nhow it was made: {out.with_suffix('.json')}", highlight=False, soft_wrap=True)
-    console.print(f"Next:\n  geomatt data info {out}", highlight=False, soft_wrap=True)
+    say(f"data: {out}\nhow it was made: {out.with_suffix('.json')}")
+    note(f"Next:\n  geomatt data info {out}")

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import console, output, rate_bar
+from geomatt.cli.console import note, output, rate_bar, say
 from geomatt.cli.generated import with_config
 from geomatt.cli.options import Dask, Processes
 from geomatt.data.make.config import SampleConfig
@@ -33,9 +33,10 @@ def sample(
 ) -> None:
     """Make labelled data of a molecule: dynamics with a reference method.
 
-    Everything finished is kept in OUT.parts: after Ctrl-C or a crash the same command
-    continues, with the same result. Several frames in the file, or --conformers of a SMILES
-    string, are several starts. OUT.json says how the data was made.
+    Everything finished is kept in OUT.parts: after Ctrl-C or a crash the same
+    command continues, with the same result. Several frames in the file, or
+    --conformers of a SMILES string, are several starts. OUT.json says how the
+    data was made.
     """
     from geomatt.data.make import open_workers, read_molecule
     from geomatt.data.make import sample as make_sample
@@ -61,14 +62,10 @@ def sample(
     except KeyboardInterrupt:
         stopped()
     output.print(summary_table(result.summary))
-    for note in notes(result.summary):
-        console.print(f"[bold yellow]Note:[/] {note}", highlight=False, soft_wrap=True)
-    output.print(f"data: {out}\nhow it was made: {out.with_suffix('.json')}", highlight=False, soft_wrap=True)
-    console.print(
-        f"Next:\n  geomatt data info {out}\n  geomatt train {out} --out runs/{out.stem}",
-        highlight=False,
-        soft_wrap=True,
-    )
+    for remark in notes(result.summary):
+        note(f"[bold yellow]Note:[/] {remark}")
+    say(f"data: {out}\nhow it was made: {out.with_suffix('.json')}")
+    note(f"Next:\n  geomatt data info {out}\n  geomatt train {out} --out runs/{out.stem}")
 
 
 def sample_config(settings: dict[str, Any]) -> SampleConfig:
@@ -80,7 +77,7 @@ def sample_config(settings: dict[str, Any]) -> SampleConfig:
 
 def stopped() -> None:
     """After Ctrl-C."""
-    console.print("Stopped; everything finished is kept. The same command continues.", highlight=False)
+    note("Stopped; everything finished is kept. The same command continues.")
     raise typer.Exit(130)
 
 

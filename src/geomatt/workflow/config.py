@@ -55,6 +55,7 @@ class AutoConfig(SampleConfig):
 
 
 EXPLORE, CHOICE = "Exploration", "Choice"
+CHOICES = ("uncertain", "novel", "random")
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,10 @@ class ImproveConfig(MethodConfig):
     labels: int = setting(100, "frames labelled in a round", group=CHOICE)
     choose: str = setting(
         "uncertain",
-        "frames where the members differ most, or random ones for comparison",
+        "uncertain: where the members differ most (a single model: as novel); novel: far from the data; "
+        "random: for comparison",
         group=CHOICE,
-        choices=("uncertain", "random"),
+        choices=CHOICES,
     )
 
     temperature: float = setting(600.0, "temperature of the dynamics in K", group=EXPLORE)
@@ -95,8 +97,8 @@ class ImproveConfig(MethodConfig):
         for name in ("temperature", "picoseconds", "timestep"):
             if not 0 < getattr(self, name) < 1e6:
                 raise GeomAttError(f"`{name}` must be positive, not {getattr(self, name)}.")
-        if self.choose not in ("uncertain", "random"):
-            raise GeomAttError(f"Unknown `choose` {self.choose!r}. Use one of: uncertain, random.")
+        if self.choose not in CHOICES:
+            raise GeomAttError(f"Unknown `choose` {self.choose!r}. Use one of: {', '.join(CHOICES)}.")
         if self.learning_rate is not None and not self.learning_rate > 0:
             raise GeomAttError(f"`learning_rate` must be a positive number, not {self.learning_rate}.")
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from geomatt.data import Batch, Dataset
 from geomatt.data.make.intact import Bonding
+from geomatt.data.novelty import novelty
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
@@ -100,6 +101,15 @@ def choose(candidates: Candidates, score: np.ndarray, count: int) -> np.ndarray:
         if len(taken) == min(count, len(order)):
             break
     return np.sort(np.array(taken, dtype=np.int64))
+
+
+def scores(model: AnyPotential, known: Dataset, found: list[Structure], how: str, seed: int) -> np.ndarray:
+    """What frames are chosen by (n,): spread of a committee, distance from known frames, or chance."""
+    if how == "random":
+        return np.random.default_rng(seed).random(len(found))
+    if how == "novel" or len(model.members) < 2:
+        return novelty(found, known)
+    return uncertainty(model, found)
 
 
 def uncertainty(model: AnyPotential, structures: list[Structure]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Improve a committee: dynamics, labels where its members differ, further training; repeated."""
+"""Improve a model: dynamics, labels where it is uncertain, further training; repeated."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.method import Method
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import evaluate
-from geomatt.model import AnyPotential, Committee, fingerprint, load
+from geomatt.model import AnyPotential, fingerprint, load
 from geomatt.training import Job, TrainCallback, TrainConfig, resolve, train_together
 from geomatt.training.members import calibrate, member_folder
 from geomatt.training.start import base_settings
 from geomatt.workflow.config import ImproveConfig
-from geomatt.workflow.explore import choose, explore, uncertainty
+from geomatt.workflow.explore import choose, explore, scores
 from geomatt.workflow.stages import Stages, Watch, stages, unwatched
 
 CANDIDATES, LABELLED, MODEL = "candidates.extxyz", "labelled.extxyz", "model"
@@ -41,26 +41,26 @@ def improve(
     watch: Watch = unwatched,
     training: Callable[[], AbstractContextManager[TrainCallback | None]] = nullcontext,
 ) -> dict[str, Any]:
-    """Improve the committee `model` that was trained on `data`; the last round's is in `OUT/round_N/model`.
+    """Improve a model or committee that was trained on `data`; the last round's is in `OUT/round_N/model`.
 
     A fifth of the new frames of each round is never trained on. The report, also in `report.json`, compares
     the errors on them before and after each round, and those on the test frames of the first model. The same
     call continues after any interruption.
     """
-    committee = _committee(model)
-    split = _split(committee, data)
+    loaded = load(model)
+    split = _split(loaded, data)
     method = reference_method(config, data)
     settings = {
         **config.to_dict(),
         **method.to_dict(),
-        "model": fingerprint(committee),
+        "model": fingerprint(loaded),
         "data": data.fingerprint(),
     }
     settings.pop("rounds")  # more may be added
     folder = Path(out)
     reports: list[dict[str, Any]] = []
     with stages(folder, "improve", settings):
-        state = _State(committee, data, split, split.test)
+        state = _State(loaded, data, split, split.test)
         for number in range(1, config.rounds + 1):
             here = Stages(folder / f"round_{number}")
             here.folder.mkdir(exist_ok=True)
@@ -76,27 +76,17 @@ def improve(
 
 @dataclass(frozen=True)
 class _State:
-    """A committee with the data it was trained on."""
+    """A model with the data it was trained on."""
 
-    model: Committee
+    model: AnyPotential
     data: Dataset
     split: Split
     held_out: np.ndarray  # frames of `data` that no round trains on
 
 
-def _committee(model: str | os.PathLike[str]) -> Committee:
-    loaded: AnyPotential = load(model)
-    if not isinstance(loaded, Committee) or len(loaded.members) < 2:
-        raise GeomAttError(
-            f"{model} is a single model, and only a committee knows where it is uncertain. Train one with "
-            "geomatt train and `members` 3."
-        )
-    return loaded
-
-
-def _split(committee: Committee, data: Dataset) -> Split:
+def _split(model: AnyPotential, data: Dataset) -> Split:
     """The frames the members were trained on, which must be the same for all."""
-    records = [member.record for member in committee.members]
+    records = [member.record for member in model.members]
     if any(r.get("data", {}).get("fingerprint") != data.fingerprint() for r in records):
         raise GeomAttError("The model was trained on other data. Give the data it was trained on.")
     if any(r["split"] != records[0]["split"] for r in records):
@@ -145,10 +135,8 @@ def _labelled(
         if not (here.folder / CANDIDATES).is_file():
             with watch(f"round {number}: dynamics", config.records * config.stride, "steps") as advance:
                 found = explore(state.model, state.data, config, config.seed + number, advance)
-            if config.choose == "uncertain":
-                score = uncertainty(state.model, found.structures)
-            else:
-                score = np.random.default_rng(config.seed + number).random(len(found.structures))
+            known = state.data.select(np.concatenate([state.split.train, state.split.validation]))
+            score = scores(state.model, known, found.structures, config.choose, config.seed + number)
             taken = choose(found, score, config.labels)
             write(Dataset.from_structures([found.structures[i] for i in taken]), here.folder / CANDIDATES)
         candidates = read(here.folder / CANDIDATES)
@@ -169,15 +157,15 @@ def _labelled(
 
 
 def _trained(here: Stages, state: _State, config: ImproveConfig, callback: TrainCallback | None) -> _State:
-    """The committee trained further on all data."""
+    """The model trained further on all data."""
     folder = here.folder / MODEL
     members = state.model.members
     for k, member in enumerate(members):
         job = Job(
             state.data,
             state.split,
-            _train_config(member, config, k),
-            member_folder(folder, k),
+            _train_config(member, config, k, len(members)),
+            member_folder(folder, k) if len(members) > 1 else folder,
             member,
             keep_units=True,
         )
@@ -185,15 +173,13 @@ def _trained(here: Stages, state: _State, config: ImproveConfig, callback: Train
             warnings.simplefilter("ignore")
             train_together([job], resume=True, callback=callback)
     trained = load(folder)
-    assert isinstance(trained, Committee)
-    if trained.calibration is None:
+    if len(members) > 1 and trained.calibration is None:
         calibrate(trained.members, state.data.select(state.split.validation), folder)
         trained = load(folder)
-        assert isinstance(trained, Committee)
     return _State(trained, state.data, state.split, state.held_out)
 
 
-def _train_config(member: Any, config: ImproveConfig, number: int) -> TrainConfig:
+def _train_config(member: Any, config: ImproveConfig, number: int, members: int) -> TrainConfig:
     """The member's own settings, for all its weights, with fewer epochs and a lower learning rate."""
     own = member.record.get("settings", {})
     kept = ("recipe", "batch", "schedule", "decay", "decay_every", "warmup", "final", "ema_decay", "clip",
@@ -208,9 +194,8 @@ def _train_config(member: Any, config: ImproveConfig, number: int) -> TrainConfi
             "learning_rate": rate,
             "patience": 0,
             "unfreeze": ("all",),
-            "members": max(2, number + 1),
-            "member": number,
-            "seed": member.record.get("seed", number) - number,
+            "seed": max(0, member.record.get("seed", number) - number),
+            **({"members": members, "member": number} if members > 1 else {}),
         }
     )
 

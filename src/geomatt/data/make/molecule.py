@@ -82,19 +82,19 @@ def from_smiles(smiles: str, conformers: int, seed: int) -> list[Structure]:
     RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
     try:
         parsed = Chem.MolFromSmiles(smiles)
+        if parsed is None or not parsed.GetNumAtoms():
+            raise GeomAttError(
+                f"{smiles!r} is neither a file nor a valid SMILES string such as CCO for ethanol. Correct it."
+            )
+        molecule = Chem.AddHs(parsed)
+        # A fixed seed: the same string gives the same conformers.
+        made = list(AllChem.EmbedMultipleConfs(molecule, conformers, randomSeed=seed + 1))  # type: ignore[attr-defined]
+        if AllChem.MMFFHasAllMoleculeParams(molecule):  # type: ignore[attr-defined]
+            AllChem.MMFFOptimizeMoleculeConfs(molecule)  # type: ignore[attr-defined]
     finally:
         RDLogger.EnableLog("rdApp.*")  # type: ignore[attr-defined]
-    if parsed is None or not parsed.GetNumAtoms():
-        raise GeomAttError(
-            f"{smiles!r} is neither a file nor a valid SMILES string such as CCO for ethanol. Correct it."
-        )
-    molecule = Chem.AddHs(parsed)
-    # A fixed seed: the same string gives the same conformers.
-    made = list(AllChem.EmbedMultipleConfs(molecule, conformers, randomSeed=seed + 1))  # type: ignore[attr-defined]
     if not made:
         raise GeomAttError(f"RDKit finds no three-dimensional structure of {smiles!r}. Give a file instead.")
-    if AllChem.MMFFHasAllMoleculeParams(molecule):  # type: ignore[attr-defined]
-        AllChem.MMFFOptimizeMoleculeConfs(molecule)  # type: ignore[attr-defined]
     numbers = np.array([atom.GetAtomicNum() for atom in molecule.GetAtoms()], dtype=np.int64)
     if not (numbers > 0).all():
         raise GeomAttError(f"{smiles!r} holds a placeholder atom (*). Write a complete molecule.")

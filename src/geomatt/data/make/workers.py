@@ -20,6 +20,7 @@ from geomatt.errors import GeomAttError
 
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _MOST_DEATHS = 5  # of workers in a row, without a result between
+_TICK = 1.0  # seconds
 _PATIENCE = 10.0  # seconds to wait for a scheduler or a result
 _KEPT = "Everything finished so far is kept, and the same command continues."
 
@@ -55,8 +56,8 @@ class Workers:
     def wait_longer(self) -> None:
         """Called when nothing was finished for a while."""
 
-    def run(self, jobs: Sequence[Job]) -> None:
-        """Do all jobs, several at once."""
+    def run(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> None:
+        """Do all jobs, several at once; `tick` is called now and then while they run."""
         waiting, deaths = deque(jobs), 0
         running: dict[futures.Future[Any], Job] = {}
         try:
@@ -65,7 +66,10 @@ class Workers:
                     job = waiting.popleft()
                     if (task := job.task()) is not None:
                         running[self.submit(task[0], *task[1])] = job
-                done, _ = futures.wait(running, _PATIENCE, return_when=futures.FIRST_COMPLETED)
+                pause = _PATIENCE if tick is None else _TICK
+                done, _ = futures.wait(running, pause, return_when=futures.FIRST_COMPLETED)
+                if tick is not None:
+                    tick()
                 if running and not done:
                     self.wait_longer()
                 for future in done:
@@ -113,8 +117,12 @@ class Processes(Workers):
         return isinstance(error, futures.BrokenExecutor)
 
     def close(self) -> None:
+        """End the processes; training that is under way saves and stops."""
         if self._pool is not None:
+            running = list((getattr(self._pool, "_processes", None) or {}).values())
             self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in running:
+                process.terminate()
             self._pool = None
 
 

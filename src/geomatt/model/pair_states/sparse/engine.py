@@ -17,7 +17,7 @@ from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 
 # Arrays of C numbers per state that are alive at once, measured: those kept of a round and those of the
 # derivatives. A gradient of a loss keeps what the derivatives need, too.
-PER_ROUND, BESIDES, WITH_GRADIENT = 9, 9, 4
+PER_ROUND, BESIDES, WITH_GRADIENT = 9, 9, 5
 PER_TRIANGLE = 8  # bytes
 SHARE = 0.25  # of the free memory that structures evaluated together may take
 
