@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format docs package clean
 
 demo: $(VENV)/ready
 	$(BIN)/geomatt demo
@@ -25,6 +25,13 @@ format: $(VENV)/ready
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/ready
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "The documentation is in site/index.html"
+
+package: $(VENV)/ready
+	$(BIN)/python scripts/check_package.py
+
 $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \
 		{ echo "geomatt needs Python 3.11 or newer: make PYTHON=/path/to/python3.11"; exit 1; }
@@ -34,4 +41,4 @@ $(VENV)/ready: pyproject.toml constraints.txt
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

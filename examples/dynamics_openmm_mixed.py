@@ -78,19 +78,33 @@ classical = parameters.createSystem(
     solution.topology, nonbondedMethod=app.PME, nonbondedCutoff=0.45 * edge * unit.nanometer, rigidWater=True
 )
 molecule = range(len(ethanol))
+
+# The water first, around the molecule at rest: particles without mass do not move.
+masses = [classical.getParticleMass(i) for i in molecule]
+for i in molecule:
+    classical.setParticleMass(i, 0.0)
+water = app.Simulation(solution.topology, classical, openmm.VerletIntegrator(1 * unit.femtosecond))
+water.context.setPositions(solution.positions)
+water.minimizeEnergy(maxIterations=200)
+for i in molecule:
+    classical.setParticleMass(i, masses[i])
+
 calculator = geomatt.GeomAttCalculator("md17/ethanol:fast")
 system = mixed_system(classical, calculator, solution.topology, molecule)
 
 integrator = openmm.LangevinMiddleIntegrator(300 * unit.kelvin, 1 / unit.picosecond, 0.5 * unit.femtosecond)
 simulation = app.Simulation(solution.topology, system, integrator)
-simulation.context.setPositions(solution.positions)
+simulation.context.setPositions(water.context.getState(positions=True).getPositions())
 simulation.context.setVelocitiesToTemperature(300 * unit.kelvin, 1)
 simulation.step(options.steps)
 
-water = (system.getNumParticles() - len(ethanol)) // 3
+molecules = (system.getNumParticles() - len(ethanol)) // 3
+free = 3 * system.getNumParticles() - system.getNumConstraints() - 3
 state = simulation.context.getState(energy=True, positions=True)
 positions = state.getPositions(asNumpy=True).value_in_unit(unit.angstrom)[molecule]
-print(f"one molecule of ethanol in {water} of water, {options.steps} steps")
+temperature = 2 * state.getKineticEnergy() / (free * unit.MOLAR_GAS_CONSTANT_R)
+print(f"one molecule of ethanol in {molecules} of water, {options.steps} steps")
+print(f"temperature {temperature.value_in_unit(unit.kelvin):.0f} K")
 print(f"energy {state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole):.0f} kJ/mol")
 print(f"ethanol is {np.linalg.norm(positions[:, None] - positions[None], axis=-1).max():.2f} Å long")
 print(f"steps with a wall at the end of the training data active: {calculator.wall_steps}")

@@ -2,9 +2,10 @@
 
     python scripts/measure_radius.py --data DIR --out DIR [--minutes 8]
 
-Trains pair states with all pairs and with several radii on the same frames of aspirin and naphthalene (both
-molecules side by side), tests them on other frames, and then times energies and forces of 2,000 to 50,000
-atoms. Everything goes to radius.json; an experiment that is already in it is not repeated.
+Times energies and forces of 2,000 to 50,000 atoms. Then trains pair states with all pairs and with several
+radii on the same frames of aspirin and naphthalene (both molecules side by side) and tests them on other
+frames; with --dimer also the dimer of DNA, all pairs against 5 Å. Everything goes to radius.json; an
+experiment that is already in it is not repeated.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,8 @@ from geomatt.reproduce.inputs import find_file
 from geomatt.training import Job, resolve, train_together
 from geomatt.units import from_ev
 
-MOLECULES = ("aspirin", "naphthalene")
+MOLECULES = ("md17/aspirin", "md17/naphthalene")
+DIMER = ("gfn2/cg-cg",)
 RADII = (0.0, 5.0, 4.0, 6.0)  # Å, the first is all pairs; in order of interest
 SIZES = (2_000, 5_000, 20_000, 50_000)
 KCAL = from_ev("kcal/mol")
@@ -42,6 +45,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=3e-3)
     parser.add_argument("--test", type=int, default=10_000, help="frames to test on")
     parser.add_argument("--minutes", type=float, default=8.0, help="no experiment starts after this time")
+    parser.add_argument("--dimer", action="store_true")
     parser.add_argument("--device", default="cuda")
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
@@ -61,19 +65,21 @@ def main() -> None:
     for atoms in SIZES:
         experiment(f"{atoms} atoms", lambda atoms=atoms: large(atoms, given.device))
     for radius in RADII:
-        experiment(f"radius {radius:g}", lambda radius=radius: accuracy(given, radius))
+        experiment(f"radius {radius:g}", lambda radius=radius: accuracy(given, MOLECULES, radius))
+    for radius in RADII[:2] if given.dimer else ():
+        experiment(f"dimer, radius {radius:g}", lambda radius=radius: accuracy(given, DIMER, radius))
 
 
-def accuracy(given: argparse.Namespace, radius: float) -> dict[str, Any]:
-    """Errors in kcal/mol and kcal/mol/Å of both molecules."""
+def accuracy(given: argparse.Namespace, molecules: Sequence[str], radius: float) -> dict[str, Any]:
+    """Errors in kcal/mol and kcal/mol/Å of molecules trained side by side."""
     jobs = []
-    for molecule in MOLECULES:
-        data = read(find_file(given.data, f"md17/{molecule}"))
-        split = random_split(len(data), 950, 50, given.test, seed=0)
+    for molecule in molecules:
+        data = read(find_file(given.data, molecule))
+        split = random_split(len(data), 950, 50, min(given.test, len(data) - 1000), seed=0)
         config = resolve(
             {
                 "model": "pair",
-                "data": f"md17/{molecule}",
+                "data": molecule,
                 "network": {"channels": given.channels, "radius": radius},
                 "epochs": given.epochs,
                 "learning_rate": given.rate,
@@ -82,7 +88,7 @@ def accuracy(given: argparse.Namespace, radius: float) -> dict[str, Any]:
                 "device": given.device,
             }
         )
-        folder = given.out / f"radius-{radius:g}" / molecule
+        folder = given.out / f"radius-{radius:g}" / molecule.replace("/", "-")
         jobs.append(Job(data, split, config, folder))
     begin = time.monotonic()
     results = train_together(jobs)

@@ -230,3 +230,18 @@ def test_faithfulness_of_a_structure():
     for one in found.values():
         assert one.strongest.error[0] == pytest.approx(np.abs(predicted - frame.forces).mean(), rel=1e-9)
         assert one.strongest.error[-1] == pytest.approx(np.abs(frame.forces).mean(), rel=1e-9)
+
+
+def test_pairs_in_cells_are_off_with_all_their_images() -> None:
+    """In a large box as in a molecule; in a small one a pair that is off is as far away as one can be."""
+    network = new_network("pair", {**NETWORKS["pair"], "radius": 2.5}, (1, 6, 8), dtype=torch.float64)
+    model, free = Potential(network, Normalisation()), molecule(4)
+    boxed = Structure(free.numbers, free.positions, cell=30.0 * np.eye(3), pbc=(True, True, True))
+    alone, inside = (intervene(model, s, [(0, 1), (2, 3)]) for s in (free, boxed))
+    assert inside.energy == pytest.approx(alone.energy, rel=1e-10)
+    assert np.allclose(inside.forces, alone.forces, atol=1e-11)
+    cell = np.diag([2.2, 30.0, 30.0])  # atoms see their images along x
+    near = Structure(np.array([6, 8]), np.array([[0.0, 0, 0], [0.8, 1.0, 0]]), cell=cell, pbc=(True,) * 3)
+    far = Structure(near.numbers, np.array([[0.0, 0, 0], [0.8, 9.0, 0]]), cell=cell, pbc=(True,) * 3)
+    energies = [p.energy for p in model.predict([near, far], check_domain=False)]
+    assert intervene(model, near, [(0, 1)]).energy == pytest.approx(energies[1] - energies[0], rel=1e-9)

@@ -12,6 +12,8 @@ from training_toy import npz, tiny_config
 import geomatt
 from geomatt import GeomAttError, Structure
 from geomatt.cli import main
+from geomatt.simulation.md import run_dynamics
+from geomatt.simulation.settings import MDSettings
 
 MODEL = "md17/ethanol:fast"
 WATER = "3\n\nO 0 0 0\nH 0 0 0.96\nH 0.9 0 -0.3\n"
@@ -71,6 +73,11 @@ def test_a_byte_order_mark_does_not_matter(folder):
         (lambda m, d: Structure([6, 1.5], np.zeros((2, 3))), "whole numbers"),
         (lambda m, d: Structure([6, 1], np.zeros((3, 3))), r"shape \(2, 3\), not \(3, 3\)"),
         (lambda m, d: Structure(["C", "H"], np.zeros((2, 3))), "arrays of numbers"),
+        (lambda m, d: Structure([6, 1], np.zeros((2, 3)), forces=np.zeros((3, 3))), "forces of a structure"),
+        (lambda m, d: Structure([6, 1], np.zeros((2, 3)), cell=np.ones(3)), "cell of a structure"),
+        (lambda m, d: m.hessian(d[0], step=0.0), "step"),
+        (lambda m, d: geomatt.data.write([d[0]], "x.npz"), "Dataset"),
+        (lambda m, d: run_dynamics(m, None, MDSettings(), "md"), "not a structure"),
         (lambda m, d: geomatt.read(None), "a file or a name"),
         (lambda m, d: geomatt.evaluate(m, "embedded/ethanol"), r"geomatt.read\(FILE\)"),
         (lambda m, d: geomatt.random_split(10, 2.5, 2), "whole numbers"),
@@ -91,6 +98,7 @@ def test_lists_are_structures():
     made = Structure([8, 1, 1], [[0, 0, 0], [0, 0, 1], [0, 1, 0]])
     assert made.numbers.dtype == np.int64
     assert made.positions.shape == (3, 3)
+    assert Structure([1], [[0, 0, 0]], cell=np.eye(3), pbc=True).pbc == (True, True, True)
     with pytest.warns(UserWarning, match="trained on C2H6O alone"):
         (found,) = geomatt.load(MODEL).predict(Atoms("OH2", made.positions))
     with pytest.warns(UserWarning, match="trained on C2H6O alone"):

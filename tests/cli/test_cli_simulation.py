@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -11,6 +13,7 @@ from typer.testing import CliRunner
 from geomatt import GeomAttError
 from geomatt.cli import app
 from geomatt.cli.generated import with_flags
+from geomatt.cli.md import alarms_in_words
 from geomatt.data import read
 from geomatt.locks import file_lock
 
@@ -65,7 +68,10 @@ def test_md_and_more_of_it(place):
     assert [r["seed"] for r in found["replicas"]] == [3, 4]
     assert found["model"] == MODEL
     assert len(read(folder / "trajectory_1.extxyz", energy_unit="eV")) == 5
-    run("md", "--out", "ethanol_md", "--resume", "--time", 0.08)
+    run("md", "--out", "ethanol_md", "--resume", "--time", 0.08, "--report")
+    page = Path("ethanol_md/report.html").read_text(encoding="utf-8")
+    assert "The trajectory and its attention" in page
+    assert '"kind": "explorer"' in page
     assert len(read(folder / "trajectory_1.extxyz", energy_unit="eV")) == 9
     assert (folder / "md.png").stat().st_size > 1000
     with pytest.raises(GeomAttError, match="holds a simulation") as error:
@@ -77,6 +83,16 @@ def test_md_and_more_of_it(place):
         run("md")
     with pytest.raises(GeomAttError, match="--out"):
         run("md", "--resume")
+
+
+def test_a_large_drift_is_a_warning():
+    row = {"failure": "", "survived_ps": 2.0, "bonds_changed": [], "alarms": {}, "wall_pairs": []}
+    for drift, count in ((-3.0, 1), (0.01, 0), (float("nan"), 0)):
+        rows = [{**row, "drift_meV_per_atom_ps": drift}]
+        report = SimpleNamespace(
+            outcome=SimpleNamespace(rows=lambda rows=rows: rows), settings=SimpleNamespace(replicas=1)
+        )
+        assert len(alarms_in_words(report)) == count
 
 
 def test_md_that_fails_says_so(place):

@@ -31,6 +31,7 @@ TINY = [
     "--batch",
     "8",
 ]
+TINY += ["--no-report"]
 SIZES = ["--train", "20", "--val", "10"]
 
 
@@ -60,13 +61,15 @@ def data(tmp_path):
 def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
     run, again = tmp_path / "run", tmp_path / "again"
     arguments = ("train", data, "--out", run, *SIZES, *TINY)
-    status, out, err = geomatt(*arguments, "--epochs", 3, "--unit", "kcal/mol")
+    status, out, err = geomatt(*arguments, "--epochs", 3, "--unit", "kcal/mol", "--report")
     assert status == 0, err
     assert "kcal/mol" in out
     assert "Units: energy eV" in err
     assert f"geomatt evaluate {run / 'model.safetensors'}" in err.replace("\n", "")
     names = {p.name for p in run.iterdir()}
     assert {"model.safetensors", "history.csv", "config.toml", "loss.png", "parity.png"} <= names
+    assert f"Report: {run / 'report.html'}" in err.replace("\n", "")
+    assert "geomatt explain" in (run / "report.html").read_text()
     assert read_settings(run / "config.toml")["test"] == 10
     status, _, err = geomatt("train", "--config", run / "config.toml", "--out", again)
     assert status == 0, err
@@ -88,8 +91,12 @@ def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
 @pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_members_and_transfer(geomatt, data, tmp_path):
     run = tmp_path / "run"
-    status, out, err = geomatt("train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3)
+    status, out, err = geomatt(
+        "train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3, "--report"
+    )
     assert status == 0, err
+    assert "member_2/report.html" in (run / "report.html").read_text()
+    assert (run / "member_1" / "report.html").is_file()
     assert "± spread" in out
     assert isinstance(load(run), Committee)
     status, _, err = geomatt("transfer", run, data, "--out", tmp_path / "moved", *SIZES, "--epochs", 1)
@@ -104,7 +111,7 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     assert settings["recipe"] == "paper"
     assert settings["unfreeze"] == ("overlaps", "embedding")
     assert settings["network"]["features"] == 8
-    status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2)
+    status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2, "--no-report")
     assert status == 0, err
     assert len(history(tmp_path / "moved")) == 2
 
@@ -113,11 +120,11 @@ def test_members_and_transfer(geomatt, data, tmp_path):
 def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
     status, _, err = geomatt(
         "transfer", "md17/ethanol:fast", "embedded/ethanol", "--out", tmp_path / "moved", *SIZES,
-        "--epochs", 1,
+        "--epochs", 1, "--no-report",
     )  # fmt: skip
     assert status == 0, err
     assert read_settings(tmp_path / "moved/config.toml")["base"] == "md17/ethanol:fast"
-    status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2)
+    status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2, "--no-report")
     assert status == 0, err
     assert len(history(tmp_path / "moved")) == 2
     status, _, err = geomatt("transfer", "md17/etanol", "embedded/ethanol", "--out", tmp_path / "other")

@@ -129,7 +129,8 @@ def test_sums_over_triangles(engine_class: Any, dtype: torch.dtype) -> None:
     u, v = torch.randn(2, len(t.reverse), 6, dtype=torch.float64)
     for left, right in ((None, None), (t.reverse, None), (None, t.reverse)):
         lists = (t.start, t.left, t.right, left, right)
-        expected = torch_sums(u, v, *lists)
+        expected = torch_sums(u, v, *lists, torch.empty_like(u))
         there = [None if x is None else x.to(DEVICE) for x in lists]
-        found = triton_sums(u.to(DEVICE, dtype), v.to(DEVICE, dtype), *there)
+        x, y = u.to(DEVICE, dtype), v.to(DEVICE, dtype)
+        found = triton_sums(x, y, *there, torch.empty_like(x))
         assert close(found, expected, 1e-5 if dtype == torch.float32 else 1e-12)

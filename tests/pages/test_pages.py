@@ -20,7 +20,7 @@ from geomatt.cli import app
 from geomatt.data import collate, write
 from geomatt.data.public.embedded import ethanol
 from geomatt.model import Normalisation, new_network
-from geomatt.pages.explain import explorer
+from geomatt.pages.explorer import explorer_block
 from geomatt.pages.figures import write_figures
 from geomatt.pages.page import Page, quantised
 
@@ -36,7 +36,7 @@ def frames() -> list[Structure]:
 
 @pytest.fixture(scope="module")
 def made(frames):
-    return explorer(Committee([potential(0), potential(1)]), frames, effects=80, untrained=1)
+    return explorer_block(Committee([potential(0), potential(1)]), frames, effects=80, untrained=1)
 
 
 def test_attention_of_the_page_is_that_of_the_model(made, frames):
@@ -69,7 +69,7 @@ def test_atomic_energies_and_constant_add_up(made):
 
 
 def test_curve_of_order_2_meets_the_pairs(frames):
-    block, _ = explorer(potential(), frames[:1], effects=0, untrained=0)
+    block, _ = explorer_block(potential(), frames[:1], effects=0, untrained=0)
     assert {line["record"] for line in block["curves"]["lines"]} == {0, 1}  # order 2 only
     (line,) = [line for line in block["curves"]["lines"] if line["record"] == 0]
     assert line["label"] == "all elements"
@@ -117,6 +117,17 @@ def test_hydrogen_bonds():
     assert not hydrogen_bonds(two(0.96, 2.2, 0))[1, 3]  # bent
 
 
+def test_periodic_structures_have_a_cell_and_bonds_across_it():
+    network = new_network("pair-states", {"channels": 8, "rounds": 1, "functions": 8, "radius": 3.0}, (1, 8))
+    positions = np.array([[0.1, 1, 1], [7.2, 1, 1], [0.3, 1.9, 1], [5.4, 1, 1]])  # H of index 1 is next to O
+    box = Structure(np.array([8, 1, 1, 8]), positions, cell=8 * np.eye(3), pbc=(True, True, True))
+    block, arrays = explorer_block(Potential(network, Normalisation(0.0, 1.0)), [box], untrained=0)
+    assert block["frames"][0]["cell"] == (8 * np.eye(3)).ravel().tolist()
+    assert arrays["bonds"].tolist() == [[0, 1], [0, 2]]
+    assert arrays["hydrogenBonds"].tolist() == [[1, 3]]
+    assert "molecules only" in block["effects"]["note"]
+
+
 def test_a_page_is_complete_and_escaped():
     evil = "</script><script>alert(1)</script>"
     page = Page(evil, evil, [{"kind": "text", "text": evil}], {"x": np.arange(3, dtype=np.uint16)}).render()
@@ -140,7 +151,7 @@ def test_quantised():
 def test_a_network_without_switch_or_paths(frames):
     torch.manual_seed(0)
     tiny = Potential(Tiny(TinyConfig((1, 6, 8))), Normalisation(0.0, 1.0))
-    block, _ = explorer(tiny, frames[:2], untrained=0)
+    block, _ = explorer_block(tiny, frames[:2], untrained=0)
     assert "cannot be switched off" in block["effects"]["note"]
     assert block["paths"] == []
     assert block["records"][0]["layerLabel"] == "pairs"

@@ -37,6 +37,7 @@ def test_figures_of_the_reference(tmp_path):
     grid = np.arange(0.0, 4500.0, 5.0)
     spectrum = {
         "wavenumbers": grid, "model": grid / grid.sum(), "reference": grid / grid.sum(), "overlap": 0.97,
+        "halves_model": 0.8, "halves_reference": 0.81,
         "stretch_model": 3500.0, "stretch_reference": 3510.0, "drift_model": 0.01, "drift_reference": 0.02,
     }  # fmt: skip
     torsion = {
@@ -47,7 +48,7 @@ def test_figures_of_the_reference(tmp_path):
         "xtb": {"torsion": torsion, "spectrum": spectrum},
         "rows": {"nve": {}, "nvt": {}, "million": {}},
     }
-    assert "97.0 %" in physics.summary(result)
+    assert "by 97 %; those of two halves of the GFN2-xTB runs by 81 %" in physics.summary(result)
     figures = draw_figures(physics, result, tmp_path)
     assert [f.path.name for f in figures] == ["physics-torsion.png", "physics-spectrum.png"]
     assert all(f.path.stat().st_size > 1000 for f in figures)

@@ -127,6 +127,21 @@ def test_leaving_the_data_is_announced_once():
     assert len(caught) == 1
 
 
+@pytest.mark.filterwarnings(OUTSIDE)
+def test_a_system_that_diverges_is_named_and_leaves_the_others_alone(monkeypatch):
+    monkeypatch.setattr("geomatt.simulation.engines.many_systems.WATCH", 1)
+    known = reference()
+    model = TorchSimModel(known.potential)
+    state = state_of([known.start] * 3, model)
+    before = model(state)["energy"]
+    state.positions[9:18] = torch.nan
+    with pytest.warns(UserWarning, match="positions of system 1 are not finite"):
+        after = model(state)["energy"]
+    assert bool(after[1].isnan())
+    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
+    model(state)  # a second warning would be an error
+
+
 def test_periodic_cells_and_stress():
     potential, atoms = periodic()
     atoms.calc = GeomAttCalculator(potential)

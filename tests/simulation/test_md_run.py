@@ -210,6 +210,9 @@ def test_bad_input_of_a_run(tmp_path):
         run_dynamics(make(), cell, SHORT, tmp_path / "cell")
     with file_lock(tmp_path / "run" / ".lock"), pytest.raises(GeomAttError, match="in use by process"):
         run_dynamics(make(), WATER, SHORT, **again)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(GeomAttError, match="Cannot write"):
+        run_dynamics(make(), WATER, SHORT, tmp_path / "file" / "run")
     (tmp_path / "run" / RESTART).write_bytes(b"no such file")
     with pytest.raises(GeomAttError, match="damaged"):
         run_dynamics(make(), WATER, SHORT, **again)

@@ -221,9 +221,11 @@ def test_bad_coordinates(model):
     ):
         with pytest.raises(GeomAttError, match=words):
             scan(model, ETHANOL, Coordinate("torsion", atoms), ScanSettings())
-    line = replace(ETHANOL, positions=np.arange(27.0).reshape(9, 3))
+    straight = Structure(np.full(4, 6), np.array([[0.0, 0, 0], [1.3, 0, 0], [2.6, 0, 0], [3.9, 0, 0]]))
     with pytest.raises(GeomAttError, match="in a line"):
-        HYDROXYL.check(line)
+        Coordinate("torsion", (0, 1, 2, 3)).check(straight)
+    with pytest.raises(GeomAttError, match="O2 and H3 of the torsion are not bonded"):
+        scan(model, ETHANOL, Coordinate("torsion", (0, 1, 2, 3)), ScanSettings())
     for bad in ({"points": 1}, {"fmax": -1.0}):
         with pytest.raises(GeomAttError, match=next(iter(bad))):
             ScanSettings(**bad)
@@ -236,3 +238,9 @@ def test_bad_coordinates(model):
     carbon = Structure(np.repeat([6, 1], 6), np.concatenate([1.4 * ring, 2.48 * ring]))
     with pytest.raises(GeomAttError, match=r"ring.*`relaxed`"):
         scan(benzene, carbon, Coordinate("distance", (0, 1)), ScanSettings(points=3))
+    settings = ScanSettings(points=3, relaxed=True, first=1.35, last=1.45, fmax=0.05)
+    found = scan(benzene, carbon, Coordinate("distance", (0, 1)), settings)
+    assert found.converged.all()
+    np.testing.assert_allclose([np.linalg.norm(s.positions[0] - s.positions[1]) for s in found.structures],
+                               found.values, atol=1e-3)  # fmt: skip
+    assert found.energies[1] < found.energies[[0, 2]].min() - 0.005

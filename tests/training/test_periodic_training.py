@@ -71,8 +71,7 @@ def short(tmp_path, data: Dataset, name: str = "run", split: Split | None = None
     n = len(data)
     split = split or Split(np.arange(n - 4), np.arange(n - 4, n), np.arange(0), "random", 0)
     plain = {"epochs": 3, "batch": 4, "recipe": "pair", "dtype": "float64", "ema_decay": 0.0}
-    config = resolve({**plain, **settings})
-    config = resolve_inputs(config, data)
+    config = resolve_inputs(resolve({**plain, **settings}), data)
     return train(data, split, config, tmp_path / name)
 
 
@@ -88,8 +87,11 @@ def test_cells_and_molecules_train_together(tmp_path, network, rate):
 
 
 def test_all_pairs_refuse_cells(tmp_path):
+    data, everything = mixed(), resolve({**PAIR, "radius": 0.0})
+    split = Split(np.arange(8), np.arange(8, 12), np.arange(0), "random", 0)
     with pytest.raises(GeomAttError, match="Train with a `radius`"):
-        short(tmp_path, mixed(), **{**PAIR, "radius": 0.0})
+        train(data, split, everything, tmp_path / "all")
+    assert resolve_inputs(everything, data).network["radius"] == 5.0
     with pytest.raises(GeomAttError, match="`bias` False"):
         short(tmp_path, mixed(), **{**PAPER, "bias": True})
 

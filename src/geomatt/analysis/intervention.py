@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from geomatt.analysis.coefficients import Model
-from geomatt.data.batch import Batch, collate
+from geomatt.data.batch import collate
 from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, Network, Potential, load
@@ -59,7 +59,8 @@ def intervene(
 
     `pairs` are pairs of atom indices in any order, such as [(0, 1), (4, 2)]. `layers` (counted from 0, as in
     attention records; None for all) are those the pairs are off in; a network may have one more of them
-    than rounds, the first for what pairs bring in at the start. A committee gives the mean of its members.
+    than rounds, the first for what pairs bring in at the start. In cells all images of a pair are off. A
+    committee gives the mean of its members.
     """
     potential, structure = _loaded(model), as_structure(atoms)
     found = switched(potential, structure, _matrix(pairs, len(structure))[None], layers)
@@ -92,8 +93,6 @@ def switched(
 ) -> Switched:
     """What changes for each of K sets of pairs, `off` (K, N, N) symmetric and True where a pair is off."""
     potential.check(structure)
-    if structure.periodic:
-        raise GeomAttError("Pairs can be switched off in molecules only. Set pbc to False.")
     members = [_of_member(member, structure, off, layers, batch_size) for member in potential.members]
     atomic, forces = (np.mean(values, axis=0) for values in zip(*members, strict=True))
     changed = atomic[1:] - atomic[0]
@@ -116,7 +115,7 @@ def _of_member(
     one = collate([structure], network.dtype, network.device)
     atomic, forces = [], []
     for part in every.to(network.device).split(batch_size):
-        batch = Batch(one.numbers.expand(len(part), -1), one.positions.expand(len(part), -1, -1))
+        batch = one.apply(lambda x, count=len(part): x.expand(count, *x.shape[1:]))  # type: ignore[misc]
         found = engine.evaluate(weights, batch.as_member(), switch=_switch(network, part, chosen))
         assert found.atomic is not None
         assert found.forces is not None

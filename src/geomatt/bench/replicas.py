@@ -32,7 +32,7 @@ def replicas_suite(bench: Workbench) -> None:
     from geomatt.simulation.engines import TorchSimModel
 
     settings, network = bench.settings, bench.network()
-    frames, steps = bench.frames(settings.replicas), settings.md_steps
+    frames, steps = bench.frames(settings.replicas), settings.replica_steps
     numbers, positions = frames.numbers[0].cpu().numpy(), frames.positions.double().cpu().numpy()
     ranges = Domain.measure(Dataset.from_frames(numbers, positions))
     potential = Potential(network, Normalisation(), ranges=ranges)

@@ -36,6 +36,7 @@ class BenchSettings:
     throughput_rounds: int = 5
     md_steps: int = 30  # in every round
     replicas: int = 64  # of a molecule in torch-sim
+    replica_steps: int = 10  # of each in every round
     molecules: tuple[int, ...] = MOLECULES
     folds: int = FOLDS
     member_rounds: int = 5
@@ -55,10 +56,10 @@ class BenchSettings:
         if quick:
             return cls(
                 device, True, models, frames=20, rounds=3, peer_steps=1, literal_rounds=2, single_points=2,
-                throughput=4, throughput_rounds=2, md_steps=2, replicas=3, molecules=(9, 5), folds=2,
-                member_rounds=2, sparse_sizes=(20, 60), dense_sizes=(20,), compared_sizes=(20, 60),
-                exact_sizes=(20, 30), scaling_rounds=2, curve_epochs=2, curve_frames=(20, 10),
-                peers=("schnet",),
+                throughput=4, throughput_rounds=2, md_steps=2, replicas=3, replica_steps=2,
+                molecules=(9, 5), folds=2, member_rounds=2, sparse_sizes=(20, 60), dense_sizes=(20,),
+                compared_sizes=(20, 60), exact_sizes=(20, 30), scaling_rounds=2,
+                curve_epochs=2, curve_frames=(20, 10), peers=("schnet",),
             )  # fmt: skip
         if device.startswith("cuda"):
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.

@@ -66,5 +66,5 @@ def auto(
         stopped()
     from geomatt.workflow.report import report_text
 
-    say(report_text(report), markup=False)
-    note(f"report: {out / 'report.txt'}\nnumbers: {out / 'report.json'}")
+    say(report_text(report))
+    note(f"report: {out / 'report.txt'}\npage: {out / 'report.html'}\nnumbers: {out / 'report.json'}")

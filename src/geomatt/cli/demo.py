@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli.console import note, output, progress_bar, say
+from geomatt.cli.explain import progress_of_page
 from geomatt.cli.options import set_up
 
 if TYPE_CHECKING:
@@ -20,6 +21,12 @@ MD_STEPS = 10_000  # of 0.5 fs: 5 ps
 REPLICAS = 4
 # Half as many and smoother basis functions than in the paper: faster, and enough for a small molecule.
 SETTINGS = {"model": "geomatt", "gamma": 10.0, "spacing": 0.1, "ema_decay": 0.998, "patience": 0}
+
+NEXT = (
+    "geomatt data get md17/aspirin",
+    "geomatt train md17/aspirin --out runs/aspirin",
+    "geomatt explain runs/aspirin YOUR_MOLECULE.xyz -o explain.html",
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -46,14 +53,15 @@ def demo(
     from geomatt.cli.model_tables import bond_table, error_tables
     from geomatt.data.public.embedded import ethanol
     from geomatt.evaluation import evaluate, parity_plot
+    from geomatt.pages.reports import REPORT, run_report
     from geomatt.simulation.results import write_json
 
     folder = _free(out)
     dataset = ethanol()
-    result, test = _train(dataset, folder, epochs)
+    result, split = _train(dataset, folder, epochs)
     potential = result.potential
-    with progress_bar("testing on frames it never saw", len(test)) as advance:
-        errors = evaluate(potential, dataset, indices=test, unit="kcal/mol", progress=advance)
+    with progress_bar("testing on frames it never saw", len(split.test)) as advance:
+        errors = evaluate(potential, dataset, indices=split.test, unit="kcal/mol", progress=advance)
     parity_plot(errors, folder / "parity.png")
     lowest = dataset[int(dataset.energies.argmin())]  # type: ignore[union-attr]
     simulated = _simulate(potential, lowest, md_steps, folder)
@@ -61,6 +69,9 @@ def demo(
     attention_figure(records, lowest, folder / "attention.png")
     molecule_figure(records, lowest, folder / "molecule.png")
     scores = bond_scores(records, lowest)
+    with progress_of_page() as tell:
+        page = run_report(result, dataset, split, errors, commands=NEXT, dynamics=False, progress=tell)
+        page.save(folder / REPORT)
     report = {
         "evaluation": errors.to_dict(),
         "training": {
@@ -93,7 +104,7 @@ def _free(out: Path) -> Path:
 
 
 def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
-    """Train with the fast recipe, and return the result with the frames left for testing."""
+    """Train with the fast recipe, and return the result with the split."""
     import torch
 
     from geomatt.cli.train_display import announce, live_progress
@@ -113,7 +124,7 @@ def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
         f"for testing. Everything goes to {folder}"
     )
     with live_progress() as show:
-        return train(dataset, split, config, folder, callback=show), split.test
+        return train(dataset, split, config, folder, callback=show), split
 
 
 def _simulate(potential: Potential, start: Structure, steps: int, folder: Path) -> Outcome:
@@ -177,8 +188,8 @@ def _closing(folder: Path, seconds: float, simulated: Outcome) -> str:
         f"trajectories                {folder / 'dynamics'}",
         "next",
         f"  geomatt info {folder}",
-        "  geomatt data get md17/aspirin",
-        "  geomatt train md17/aspirin --out runs/aspirin",
-        "  geomatt attention runs/aspirin YOUR_MOLECULE.xyz -o attention.png",
+        *(f"  {command}" for command in NEXT),
+        "everything on one page, with the molecule in 3-D: open in a browser",
+        f"  {folder / 'report.html'}",
     ]
     return "\n".join(lines)

@@ -41,6 +41,10 @@ def evaluate(
     plot_file: Annotated[
         Path | None, typer.Option("--plot", help="Where to write the parity plot.", show_default=False)
     ] = None,
+    report_file: Annotated[
+        Path | None,
+        typer.Option("--report", help="Also write the errors as an HTML page.", show_default=False),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="Folder for both files.", show_default=False)
     ] = None,
@@ -62,12 +66,15 @@ def evaluate(
     Without --json and --plot both files are written next to the model, or into --out;
     for a model that ships with geomatt only where you say.
     """
+    from geomatt.cli.explain import progress_of_page
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
     from geomatt.data.files import atomic_write, require_writable
     from geomatt.drawing import figure_path
     from geomatt.evaluation import calibration_plot, parity_plot
     from geomatt.evaluation import evaluate as evaluate_model
+    from geomatt.pages import evaluation_report
+    from geomatt.pages.page import page_path
 
     loaded = load_model(model, device, dtype)
     dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
@@ -76,6 +83,8 @@ def evaluate(
         require_writable(json_path)
     if plot_path is not None:
         figure_path(plot_path)
+    if report_file is not None:
+        page_path(report_file)
     announce(dataset)
     with progress_bar("evaluating", len(dataset)) as progress:
         result = evaluate_model(
@@ -106,7 +115,11 @@ def evaluate(
             "The spread of this committee is not calibrated: members are calibrated when geomatt train ends, "
             "folds are not."
         )
-    if json_path is None and plot_path is None:
+    if report_file is not None:
+        with progress_of_page() as tell:
+            evaluation_report(loaded, result, tell).save(report_file)
+        say(f"report: {report_file}")
+    if json_path is None and plot_path is None and report_file is None:
         output.print("No file was written: name a folder for numbers and picture with --out.")
 
 

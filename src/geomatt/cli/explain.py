@@ -14,7 +14,7 @@ from geomatt.cli.console import console, output
 from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, Key, LengthUnit, Model, load_model, read_data
 
 if TYPE_CHECKING:
-    from geomatt.pages.explain import Progress
+    from geomatt.pages.explorer import Progress
 
 
 def register(app: typer.Typer) -> None:
@@ -69,7 +69,7 @@ def explain(
     from geomatt.analysis.coefficients import attention
     from geomatt.analysis.export import write_npz
     from geomatt.data.files import require_writable
-    from geomatt.pages.explain import explain as make_page
+    from geomatt.pages.explorer import explain as make_page
     from geomatt.pages.figures import write_figures
     from geomatt.pages.page import page_path
     from geomatt.units import energy_unit

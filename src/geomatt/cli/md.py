@@ -17,9 +17,11 @@ from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import FILES, MDSettings
 
 if TYPE_CHECKING:
+    from geomatt.model import AnyPotential
     from geomatt.simulation.md import MDProgress, MDReport
 
 MOST_ROWS = 12  # replicas in the table
+LARGE_DRIFT = 1.0  # meV/atom/ps, worth a warning; good models have less than a tenth
 
 
 def register(app: typer.Typer) -> None:
@@ -61,6 +63,12 @@ def md(
     checkpoint_every: Annotated[
         float, typer.Option("--checkpoint-every", help="Seconds between checkpoints.", rich_help_panel=FILES)
     ] = 30.0,
+    with_report: Annotated[
+        bool,
+        typer.Option(
+            "--report", help="Also write report.html: curves, trajectory, attention.", rich_help_panel=FILES
+        ),
+    ] = False,
     frame: FrameNumber = 0,
     length_unit: LengthUnit = None,
     device: Device = None,
@@ -113,11 +121,31 @@ def md(
             progress=show,
         )
     files = write_results(report, loaded)
+    if with_report:
+        files["report"] = _write_report(report, loaded)
     _print(report, files, model)
     if report.signal:
         raise typer.Exit(128 + report.signal)
     if not report.outcome.intact.any():
         raise typer.Exit(1)
+
+
+def _write_report(report: MDReport, potential: AnyPotential) -> Path:
+    from geomatt.cli.explain import progress_of_page
+    from geomatt.data import read
+    from geomatt.pages import dynamics_report
+    from geomatt.pages.reports import REPORT
+
+    path = _first_trajectory(report)
+    frames = list(read(path, keys={"energy": "none", "forces": "none"})) if path.is_file() else []
+    with progress_of_page() as tell:
+        page = dynamics_report(report, potential, frames, warnings=alarms_in_words(report), progress=tell)
+    return page.save(report.folder / REPORT)
+
+
+def _first_trajectory(report: MDReport) -> Path:
+    name = "trajectory_0" if report.settings.replicas > 1 else "trajectory"
+    return report.folder / f"{name}.{report.settings.format}"
 
 
 def _folder(out: Path | None, structure: str | None, resume: bool) -> Path:
@@ -182,7 +210,7 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
         pressure, volume = np.nanmean(outcome.mean_pressure), np.nanmean(outcome.mean_volume)
         say(f"Mean pressure {pressure:.0f} bar, mean volume {volume:.1f} Å³")
     say(f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}")
-    for text in _warnings(report):
+    for text in alarms_in_words(report):
         note(f"Warning: {text}", style="yellow")
     name = "trajectory_*" if settings.replicas > 1 else "trajectory"
     lines = [f"trajectory: {folder / name}.{settings.format}"]
@@ -194,8 +222,7 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
         note(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
         return
     longer = f"  geomatt md --out {folder} --resume --time {2 * settings.time:g}   # as long again"
-    last = folder / f"{'trajectory_0' if settings.replicas > 1 else 'trajectory'}.{settings.format}"
-    relax = f"  geomatt relax {model} {last} --frame -1   # the minimum below its end"
+    relax = f"  geomatt relax {model} {_first_trajectory(report)} --frame -1   # the minimum below its end"
     if outcome.intact.any():
         say(f"Next:\n{longer}\n{relax}")
     elif report.to_label:
@@ -233,7 +260,7 @@ def _table(report: MDReport) -> Any:
     return table
 
 
-def _warnings(report: MDReport) -> list[str]:
+def alarms_in_words(report: MDReport) -> list[str]:
     """What the watchdog has seen, in sentences."""
     from geomatt.simulation.watchdog import OUTSIDE, REASONS, SPREAD
 
@@ -246,6 +273,11 @@ def _warnings(report: MDReport) -> list[str]:
             found.append(
                 f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped: "
                 f"{remedy}train on frames like the one saved."
+            )
+        if row["survived_ps"] >= 1.0 and abs(row["drift_meV_per_atom_ps"]) > LARGE_DRIFT:
+            found.append(
+                f"{name}the conserved energy drifts by {row['drift_meV_per_atom_ps']:+.1f} meV/atom/ps: use "
+                "a shorter --timestep, and --dtype float64 to see if rounding is the cause."
             )
         for bond, what, when in row["bonds_changed"][:5]:
             found.append(f"{name}the bond {bond} {what} at {1e-3 * when:.3f} ps.")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -121,17 +121,8 @@ def read_structure(
     return dataset[frame]
 
 
-@contextmanager
-def result_folder(out: Path | None, structure: str, command: str) -> Iterator[Path]:
+def result_folder(out: Path | None, structure: str, command: str) -> AbstractContextManager[Path]:
     """The folder for the results of a command, made if needed; no other process may write into it."""
-    from geomatt.data.files import make_folder
-    from geomatt.locks import LockedError, file_lock
+    from geomatt.simulation.folders import locked_folder
 
-    folder = make_folder(out or f"{Path(structure).name.partition('.')[0]}_{command}")
-    try:
-        with file_lock(folder / ".lock"):
-            yield folder
-    except LockedError as error:
-        raise GeomAttError(
-            f"{folder} is in use by {error}. Wait for it to end, or choose another --out."
-        ) from error
+    return locked_folder(out or Path(f"{Path(structure).name.partition('.')[0]}_{command}"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from geomatt.training.config import OPTIM, RUN
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
     from geomatt.data.structures import Dataset
+    from geomatt.evaluation import EvaluationResult
     from geomatt.training import TrainConfig, TrainResult
 
 
@@ -34,6 +36,9 @@ Config = Annotated[Path | None, _option("--config", "Take settings from a run's 
 Resume = Annotated[bool, _option("--resume", "Continue the run in --out, bit by bit.")]
 Every = Annotated[float, _option("--checkpoint-every", "Seconds between checkpoints; 0: every epoch.")]
 Board = Annotated[bool, _option("--tensorboard", "Write curves for TensorBoard, too.")]
+Report = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html at the end.", rich_help_panel=RUN)
+]
 Unfreeze = Annotated[
     list[str] | None, _option("--unfreeze", "Train this part too, or all (repeatable).", OPTIM)
 ]
@@ -58,17 +63,19 @@ def train(
     tensorboard: Board = False,
     workers: Processes = 1,
     dask: Dask = None,
+    report: Report = True,
 ) -> None:
     """Train a force field on a trajectory or any labelled structures.
 
     Leaves model.safetensors (the best epoch, usable while training goes on),
-    history.csv, config.toml and pictures in --out. Ctrl-C saves; --resume continues.
+    history.csv, config.toml, pictures and report.html in --out. Ctrl-C saves; --resume continues.
 
     A finished run goes on with --resume and more --epochs. A cosine then rises and
     falls once more over the new epochs, to a --learning-rate of your choice.
     """
     settings |= _files(data or [])
-    _run(settings, _stored(out, config, resume), out, resume, checkpoint_every, tensorboard, (workers, dask))
+    how = _Manner(out, resume, checkpoint_every, tensorboard, report, workers, dask)
+    _run(settings, _stored(out, config, resume), how)
 
 
 @with_settings(networks=False, leave_out=("member", "model", "engine"))
@@ -85,6 +92,7 @@ def transfer(
     resume: Resume = False,
     checkpoint_every: Every = 30.0,
     tensorboard: Board = False,
+    report: Report = True,
 ) -> None:
     """Carry a model over to new data: all of it stays fixed but the readout, as in the paper.
 
@@ -104,7 +112,7 @@ def transfer(
     if stored is None:
         base = load_base(given["base"])
         given = {"recipe": "paper", "epochs": TRANSFER_EPOCHS, **given, **base_settings(base)}
-    _run(given, stored, out, resume, checkpoint_every, tensorboard)
+    _run(given, stored, _Manner(out, resume, checkpoint_every, tensorboard, report))
 
 
 def _files(data: Sequence[str]) -> dict[str, Any]:
@@ -125,44 +133,43 @@ def _stored(out: Path, config: Path | None, resume: bool) -> dict[str, Any] | No
     return None if config is None else read_settings(config)
 
 
-def _run(
-    given: dict[str, Any],
-    stored: dict[str, Any] | None,
-    out: Path,
-    resume: bool,
-    checkpoint_every: float,
-    tensorboard: bool,
-    spread: tuple[int, str | None] = (1, None),
-) -> None:
+@dataclass(frozen=True)
+class _Manner:
+    """How a run is carried out: none of this is a setting of the model."""
+
+    out: Path
+    resume: bool
+    checkpoint_every: float
+    tensorboard: bool
+    report: bool
+    workers: int = 1
+    dask: str | None = None
+
+    @property
+    def spread(self) -> bool:
+        """True if members are trained in other processes."""
+        return self.workers > 1 or self.dask is not None
+
+
+def _run(given: dict[str, Any], stored: dict[str, Any] | None, how: _Manner) -> None:
     """Resolve the settings, join other processes if there are any, train and report."""
     import torch
 
     from geomatt.training import resolve
     from geomatt.training.team import join
 
-    if not checkpoint_every >= 0:
-        raise GeomAttError(f"--checkpoint-every must not be negative, not {checkpoint_every}.")
+    if not how.checkpoint_every >= 0:
+        raise GeomAttError(f"--checkpoint-every must not be negative, not {how.checkpoint_every}.")
     if stored is None:
         given.setdefault("device", "cuda" if torch.cuda.is_available() else "cpu")
     config = resolve(given, stored)
     with join(config.device) as us:
         if not us.leads:
             console.quiet = output.quiet = True
-        _train_and_report(
-            config, out, resume, checkpoint_every, tensorboard, us.leads, stored is None, spread
-        )
+        _train_and_report(config, how, us.leads, fresh=stored is None)
 
 
-def _train_and_report(
-    config: TrainConfig,
-    out: Path,
-    resume: bool,
-    checkpoint_every: float,
-    tensorboard: bool,
-    leads: bool,
-    fresh: bool,
-    spread: tuple[int, str | None],
-) -> None:
+def _train_and_report(config: TrainConfig, how: _Manner, leads: bool, fresh: bool) -> None:
     """Read the data, train, and report the result and the next command."""
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.training import Interrupted, TrainProgress, train_members
@@ -178,22 +185,27 @@ def _train_and_report(
     from geomatt.training.start import fresh_network, load_base
     from geomatt.training.tensorboard import tensorboard_callback
 
+    out, resume = how.out, how.resume
     if leads:
         refuse_used(out, resume)  # before time is spent on reading
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
     if fresh:
-        config = resolve_inputs(config, dataset)
+        asked, config = config.network, resolve_inputs(config, dataset)
+        if config.network.get("radius") != asked.get("radius"):
+            note(f"The data is periodic: interactions end at {config.network['radius']:g} Å (--radius).")
+        if config.network.get("electrons") != asked.get("electrons"):
+            note("The data has charges or unpaired electrons: they are inputs of the network (--electrons).")
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
-    board = tensorboard_callback(out) if tensorboard and leads else None
+    board = tensorboard_callback(out) if how.tensorboard and leads else None
     _describe(config, splits, out)
     set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
     try:
-        if spread != (1, None):
-            _spread(config, out, resume, checkpoint_every, spread)
+        if how.spread:
+            _spread(config, how)
             resume = True
         with live_progress() as show:
 
@@ -210,7 +222,7 @@ def _train_and_report(
                 resume=resume,
                 base=base,
                 callback=tell,
-                checkpoint_every=checkpoint_every,
+                checkpoint_every=how.checkpoint_every,
             )
     except Interrupted as stopped:
         note(
@@ -219,12 +231,10 @@ def _train_and_report(
         )
         raise typer.Exit(128 + stopped.signal_number) from None
     if leads:
-        _report(results, dataset, splits, config, out)
+        _report(results, dataset, splits, config, how)
 
 
-def _spread(
-    config: TrainConfig, out: Path, resume: bool, checkpoint_every: float, spread: tuple[int, str | None]
-) -> None:
+def _spread(config: TrainConfig, how: _Manner) -> None:
     """Train members in other processes."""
     from geomatt.cli.console import rate_bar
     from geomatt.data.make import open_workers
@@ -232,12 +242,14 @@ def _spread(
 
     total = config.epochs * config.member_count
     try:
-        with open_workers(*spread) as pool, rate_bar("training", total, "epochs") as advance:
-            spread_members(
-                config, out, pool, resume=resume, checkpoint_every=checkpoint_every, progress=advance
-            )
+        with (
+            open_workers(how.workers, how.dask) as pool,
+            rate_bar("training", total, "epochs") as advance,
+        ):
+            every = how.checkpoint_every
+            spread_members(config, how.out, pool, resume=how.resume, checkpoint_every=every, progress=advance)
     except KeyboardInterrupt:
-        note(f"Stopped; members are saved. Continue with:\n  geomatt train --out {out} --resume")
+        note(f"Stopped; members are saved. Continue with:\n  geomatt train --out {how.out} --resume")
         raise typer.Exit(130) from None
 
 
@@ -252,7 +264,11 @@ def _describe(config: TrainConfig, splits: Sequence[Split], out: Path) -> None:
 
 
 def _report(
-    results: Sequence[TrainResult], dataset: Dataset, splits: Sequence[Split], config: TrainConfig, out: Path
+    results: Sequence[TrainResult],
+    dataset: Dataset,
+    splits: Sequence[Split],
+    config: TrainConfig,
+    how: _Manner,
 ) -> None:
     """The closing table, and the next command."""
     import numpy as np
@@ -267,28 +283,64 @@ def _report(
             )
     chosen = list(splits) if config.has_members else [splits[config.member or 0]]
     tested = [_test(r, dataset, split) for r, split in zip(results, chosen, strict=True)]
-    output.print(summary_table(results, tested))
+    output.print(summary_table(results, [_both(t) for t in tested]))
     last = results[-1]
     if len(results) == 1 and not last.already_finished:
         note(f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.")
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
+    target = how.out if config.has_members else last.folder / "model.safetensors"
+    commands = _next_commands(config, target, untested=len(used) < len(dataset))
+    if how.report:
+        _write_reports(results, dataset, chosen, tested, commands, how.out)
     if len(used) == len(dataset):
         note(
             "All structures were used to train and validate, so none is left to test on. "
             "Name other data with --test-data, or leave some out with --train and --val."
         )
-        return
-    target = out if config.has_members else last.folder / "model.safetensors"
+    lines = "\n  ".join(commands)
+    note(f"Next:\n  {lines}")
+
+
+def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list[str]:
+    """What to run next; `untested` if there are frames that were not used in training."""
     asked = [("--energy-unit", config.energy_unit), ("--length-unit", config.length_unit)]
     asked += [("--force-unit", config.force_unit)]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
     files = " ".join(config.test_data[:1]) or config.data
-    note(f"Next:\n  geomatt evaluate {target} {files}{options}")
+    evaluate = [f"geomatt evaluate {target} {files}{options}"] if untested else []
+    return [*evaluate, f"geomatt explain {target} YOUR_MOLECULE.xyz -o explain.html"]
 
 
-def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, float] | None:
-    """Energy and force MAE on the test structures (eV), with a parity plot in the run's folder."""
+def _write_reports(
+    results: Sequence[TrainResult],
+    dataset: Dataset,
+    splits: Sequence[Split],
+    tested: Sequence[EvaluationResult | None],
+    commands: Sequence[str],
+    out: Path,
+) -> None:
+    """A page for every model, and one for all members of a run."""
+    from geomatt.cli.explain import progress_of_page
+    from geomatt.pages.reports import REPORT, members_report, run_report
+
+    try:
+        with progress_of_page() as tell:
+            for number, (result, split, errors) in enumerate(zip(results, splits, tested, strict=True)):
+                page = run_report(
+                    result, dataset, split, errors, commands=commands, dynamics=number == 0, progress=tell
+                )
+                path = page.save(result.folder / REPORT)
+        if results[0].folder != out:
+            path = members_report(results, tested, commands).save(out / REPORT)
+    except GeomAttError as error:  # the models are there all the same
+        note(f"No report was written: {error}", style="yellow")
+    else:
+        note(f"Report: {path}")
+
+
+def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResult | None:
+    """Errors on the test structures, with a parity plot in the run's folder."""
     from geomatt.cli.console import progress_bar
     from geomatt.evaluation import evaluate, parity_plot
 
@@ -297,5 +349,12 @@ def _test(result: TrainResult, dataset: Dataset, split: Split) -> tuple[float, f
     with progress_bar("testing", len(split.test)) as advance:
         tested = evaluate(result.potential, dataset, indices=split.test, unit=result.unit, progress=advance)
     parity_plot(tested, result.folder / "parity.png")
+    return tested
+
+
+def _both(tested: EvaluationResult | None) -> tuple[float, float] | None:
+    """Energy and force MAE, eV and eV/Å."""
+    if tested is None:
+        return None
     energy, forces = tested.overall.energy_mae, tested.overall.forces_mae
     return math.nan if energy is None else energy, math.nan if forces is None else forces

@@ -58,17 +58,16 @@ def hydrogen_bonds(structure: Structure) -> np.ndarray:
 
     H is bonded to N, O or F; the acceptor is another of these atoms that is not bonded to it.
     """
-    distance, numbers, positions = distances(structure), structure.numbers, structure.positions
-    covalent = bond_matrix(structure)
+    distance, numbers = distances(structure), structure.numbers
+    covalent = bonded(numbers, distance)
     polar = np.isin(numbers, DONORS_AND_ACCEPTORS)
+    straight = np.cos(np.deg2rad(HYDROGEN_BOND_ANGLE))
     found = np.zeros_like(covalent)
     for h in np.flatnonzero(numbers == 1):
-        donors = np.flatnonzero(covalent[h] & polar)
         near = np.flatnonzero(polar & ~covalent[h] & (distance[h] < HYDROGEN_BOND_LENGTH))
-        for donor in donors[:1]:
-            for acceptor in near[near != donor]:
-                to_donor, to_acceptor = positions[[donor, acceptor]] - positions[h]
-                cosine = to_donor @ to_acceptor / (distance[h, donor] * distance[h, acceptor])
-                if cosine <= np.cos(np.deg2rad(HYDROGEN_BOND_ANGLE)):
+        for donor in np.flatnonzero(covalent[h] & polar)[:1]:
+            for acceptor in near:
+                a, b, opposite = distance[h, donor], distance[h, acceptor], distance[donor, acceptor]
+                if (a**2 + b**2 - opposite**2) / (2 * a * b) <= straight:
                     found[h, acceptor] = found[acceptor, h] = True
     return found

@@ -47,6 +47,13 @@ class Structure:
                 f"A structure of {numbers.size} atomic numbers needs positions of shape ({numbers.size}, 3), "
                 f"not {positions.shape}."
             )
+        for name, shape in (("forces", positions.shape), ("cell", (3, 3)), ("stress", (3, 3))):
+            value = getattr(self, name)
+            if value is not None and np.shape(value) != shape:
+                raise GeomAttError(f"The {name} of a structure need shape {shape}, not {np.shape(value)}.")
+        if type(self.pbc) is not tuple:
+            x, y, z = np.broadcast_to(self.pbc, 3).tolist()
+            object.__setattr__(self, "pbc", (bool(x), bool(y), bool(z)))
 
     def __len__(self) -> int:
         return len(self.numbers)

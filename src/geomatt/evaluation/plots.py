@@ -39,7 +39,7 @@ def parity_plot(result: EvaluationResult, path: str | os.PathLike[str], unit: st
     panels: list[tuple[str, str, Any, np.ndarray, np.ndarray, Any]] = []
     if data.energies is not None:
         # Total energies would need too many digits on the ticks.
-        mean = _mean_of_composition(data)
+        mean = mean_of_composition(data)
         energies = (data.energies - mean, result.energies - mean)
         panels.append(("energy − mean", unit, (errors.energy_mae, errors.energy_rmse), *energies, None))
     if data.forces is not None and result.forces is not None:
@@ -84,7 +84,7 @@ def calibration_plot(result: EvaluationResult, path: str | os.PathLike[str]) -> 
     return save_figure(figure, target)
 
 
-def _mean_of_composition(data: Dataset) -> np.ndarray:
+def mean_of_composition(data: Dataset) -> np.ndarray:
     """For each structure the mean energy of all structures with its composition, (n,)."""
     assert data.energies is not None
     _, which = np.unique(data.composition(), axis=0, return_inverse=True)

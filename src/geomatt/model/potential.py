@@ -160,6 +160,8 @@ class AnyPotential(ABC):
         float64 (`potential.to(dtype="float64")`) gives the most digits.
         """
         (one,) = several(structure)
+        if not step > 0:
+            raise GeomAttError(f"`step` must be a positive displacement in Å, not {step}.")
         shifts = step * np.eye(3 * len(one)).reshape(-1, len(one), 3)
         displaced = [replace(one, positions=one.positions + s) for s in np.concatenate([shifts, -shifts])]
         for message in self.extrapolations([one]):

@@ -5,12 +5,18 @@ from typing import TYPE_CHECKING
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.pages.explain import explain
+    from geomatt.pages.explorer import explain
     from geomatt.pages.page import Page
+    from geomatt.pages.reports import evaluation_report, members_report, run_report
+    from geomatt.pages.simulations import dynamics_report
 
 _MODULES = {
     "Page": "page",
-    "explain": "explain",
+    "dynamics_report": "simulations",
+    "evaluation_report": "reports",
+    "explain": "explorer",
+    "members_report": "reports",
+    "run_report": "reports",
 }
 
 __all__ = list(_MODULES)

@@ -24,7 +24,7 @@ def distance_curves(
 ) -> dict[str, Any]:
     """Curves of every record of order 2; one for all pairs of elements where they are the same."""
     two = [k for k, record in enumerate(records) if record.order == 2]
-    if not two or structures[0].periodic:
+    if not two:
         return {"distance": [], "lines": []}
     present = sorted({int(z) for s in structures for z in s.numbers})
     pairs = list(combinations_with_replacement(present, 2))[:MOST_CURVES]

@@ -39,7 +39,7 @@ def score_table(
     few = [structures[k] for k in scored[:UNTRAINED_FRAMES]]
     targets = [_targets(structures[k]) for k in scored]
     kinds = [kind for kind in KINDS if any(kind in t for t in targets)]
-    if not kinds or structures[0].periodic:
+    if not kinds:
         return {"header": [], "rows": [], "note": ""}
     labels = [record.label for record in found[0]]
     closeness = [1.0 / (distances(structures[k]) + np.eye(len(structures[k]))) for k in scored]
@@ -60,8 +60,9 @@ def score_table(
     header = ["average precision"]
     for kind in kinds:
         header += [f"{kind} bonds", *([f"{kind}: untrained"] if untrained else [])]
+    over = "" if len(scored) == 1 else f"Mean over {len(scored)} frames."
     note = (
-        f"1 is perfect: all bonds before all other pairs. Mean over {len(scored)} frames. Bonds are those of "
+        f"1 is perfect: all bonds before all other pairs. {over} Bonds are those of "
         "the geometry (distances, and angles for hydrogen bonds), which the model was never told."
     )
     if untrained:

@@ -18,10 +18,10 @@ from geomatt.model import AnyPotential, AttentionRecord, Potential
 from geomatt.pages.page import quantised
 
 MOST_PAIRS = 400  # switched off in one frame: bonds first, then the strongest by attention
-MOST_DETAILED = 20  # frames with paths
-USUAL_COST = 400_000  # pairs switched off by default, times the squared number of atoms: about a minute
+MOST_DETAILED = 20  # frames in which pairs are switched off
+USUAL_COST = 200_000  # pairs switched off by default, times the squared number of atoms: about a minute
 USUAL_PAIRS, USUAL_ATOMS = 2000, 150  # pairs at most, and the largest structures in which any are by default
-PATHS, PATH_PAIRS = 5, 40  # stored paths of a pair, and pairs with paths, for one record and frame
+PATHS, PATH_PAIRS, PATH_FRAMES = 5, 250, 5  # paths of a pair, pairs of a frame, and frames, for one record
 
 Tell = Callable[[str, int, int], None]
 
@@ -76,7 +76,7 @@ def gather_effects(
     elif any(s.periodic for s in structures):
         note = "Pairs can be switched off in molecules only."
     elif not any(len(d.pairs) for d in details):
-        note = "No pairs were switched off: ask for more `effects`."
+        note = "No pairs were switched off when this page was made."
     counts = np.zeros(len(structures), dtype=np.int64)
     pairs, energy, forces, scales = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)], [], []
     total, done = sum(len(d.pairs) for d in details), 0
@@ -122,6 +122,7 @@ def gather_paths(
     described: list[dict[str, Any]] = []
     arrays: dict[str, np.ndarray] = {}
     network = member.network
+    details = details[:: -(-len(details) // PATH_FRAMES)]
     for number, record in enumerate(records):
         pairs, atoms, values, note = [], [], [], ""
         for detail in details:
@@ -131,7 +132,7 @@ def gather_paths(
             every = np.column_stack(np.triu_indices(len(structure), 1))
             strength = detail.matrices[number][tuple(every.T)]
             chosen = every[np.argsort(-strength, kind="stable")]
-            chosen = chosen[: PATH_PAIRS if len(structure) <= USUAL_ATOMS else PATH_PAIRS // 4]
+            chosen = chosen[: PATH_PAIRS if len(structure) <= USUAL_ATOMS else PATH_PAIRS // 10]
             with torch.no_grad():
                 batch = collate([structure], network.dtype, network.device)
                 found = network.paths(batch, record, [(int(i), int(j)) for i, j in chosen], PATHS)

@@ -20,7 +20,7 @@ def dynamics_table(result: Mapping[str, Any]) -> ResultTable:
     for molecule in (name.removeprefix("md17/") for name in result["data"]):
         nve, nvt, long = (rows[part].get(molecule) for part in ("nve", "nvt", "million"))
         line = [title(molecule), (nve or nvt or long or {}).get("kind", NOT_RUN)]
-        line.append(NOT_RUN if nve is None else f"{nve['drift_meV_per_atom_ps']:+.3f}")
+        line.append(NOT_RUN if nve is None else f"{nve['drift_meV_per_atom_ps']:+.2g}")
         for row in (nvt, long):
             if row is None:
                 line += [NOT_RUN] * 3
@@ -48,8 +48,11 @@ def xtb_table(found: Mapping[str, Any] | None) -> ResultTable:
             ["torsion barrier, meV",
              *(f"{1000 * torsion[f'barrier_{x}_eV']:.1f}" for x in ("model", "reference"))],
             ["torsion, RMS difference, meV", f"{1000 * torsion['rms_eV']:.1f}", ""],
-            ["O–H stretch, cm⁻¹", f"{spectrum['stretch_model']:.0f}", f"{spectrum['stretch_reference']:.0f}"],
-            ["overlap of the spectra, %", f"{100 * spectrum['overlap']:.1f}", ""],
+            ["mean above 3300 cm⁻¹ (O–H stretch)",
+             *(f"{spectrum[f'stretch_{x}']:.0f}" for x in ("model", "reference"))],
+            ["overlap of the spectra, %", f"{100 * spectrum['overlap']:.0f}", ""],
+            ["overlap of two halves of the runs, %",
+             *(f"{100 * spectrum[f'halves_{x}']:.0f}" for x in ("model", "reference"))],
             ["largest drift, meV/atom/ps",
              *(f"{spectrum[f'drift_{x}']:.4f}" for x in ("model", "reference"))],
         ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +43,13 @@ class Coordinate:
         if structure.periodic:
             raise GeomAttError("Scans are for molecules only. Set pbc to False for one in a box.")
         if self.kind == "torsion":
+            linked, names = bond_matrix(structure), symbols(structure.numbers)
+            for i, j in pairwise(self.atoms):
+                if not linked[i, j]:
+                    raise GeomAttError(
+                        f"{names[i]}{i} and {names[j]}{j} of the torsion are not bonded. Give four atoms of "
+                        "a chain, counted from 0."
+                    )
             a, b, c, d = structure.positions[list(self.atoms)]
             for first, second in ((a - b, c - b), (b - c, d - c)):
                 area = np.linalg.norm(np.cross(first, second))
@@ -66,6 +74,11 @@ class Coordinate:
         left, right = a - b, d - c
         left, right = left - (left @ axis) * axis, right - (right @ axis) * axis
         return float(np.degrees(np.arctan2(np.cross(axis, left) @ right, left @ right)))
+
+    def distance(self, positions: np.ndarray, value: float) -> float:
+        """How far the coordinate is from a value, in degrees or Å."""
+        away = self.value(positions) - value
+        return abs((away + 180.0) % 360.0 - 180.0) if self.kind == "torsion" else abs(away)
 
     def moving(self, structure: Structure) -> np.ndarray | None:
         """Atoms (N,) bool that a rigid change moves: those on the far side; None if a ring connects both."""

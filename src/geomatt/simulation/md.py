@@ -18,17 +18,16 @@ import numpy as np
 
 from geomatt.data.batch import collate
 from geomatt.data.bonds import bonded
-from geomatt.data.files import make_folder
-from geomatt.data.structures import Structure
+from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
-from geomatt.locks import LockedError, file_lock
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import Bonds
 from geomatt.model.domain.measure import distances
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.checks import refuse
 from geomatt.simulation.ensembles import DynamicsConfig
+from geomatt.simulation.folders import locked_folder
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
@@ -111,7 +110,7 @@ class Saved:
                 extra["marks"],
                 extra["to_label"],
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise GeomAttError(
                 f"{path} does not say what was simulated. Start the simulation anew."
             ) from error
@@ -138,7 +137,7 @@ class Saved:
 
 def run_dynamics(
     potential: AnyPotential,
-    start: Structure,
+    start: Structure | AtomsLike,
     settings: MDSettings,
     folder: str | os.PathLike[str],
     *,
@@ -158,19 +157,14 @@ def run_dynamics(
         raise GeomAttError(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
+    start = as_structure(start)
     refuse(potential, start)
     _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
         start = saved.start
-    make_folder(folder)
-    try:
-        with file_lock(folder / ".lock"):
-            return _Run(potential, start, settings, folder, model, saved).run(checkpoint_every, progress)
-    except LockedError as error:
-        raise GeomAttError(
-            f"{folder} is in use by {error}. Wait for it to end, or choose another `out`."
-        ) from error
+    with locked_folder(folder):
+        return _Run(potential, start, settings, folder, model, saved).run(checkpoint_every, progress)
 
 
 class _Run:

@@ -125,8 +125,9 @@ def _steps(optimiser: Any, settings: RelaxSettings) -> Iterator[bool]:
     """Steps of an ASE optimiser: True once converged. A constraint that cannot be kept ends it."""
     try:
         yield from optimiser.irun(fmax=settings.fmax, steps=settings.steps)
-    except ValueError as error:
-        if "did not converge" not in str(error):  # as FixInternals says
+    except (ValueError, ZeroDivisionError) as error:
+        # What FixInternals says when it cannot keep a coordinate.
+        if "did not converge" not in str(error) and "dihedral" not in str(error):
             raise
 
 

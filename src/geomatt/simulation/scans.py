@@ -17,6 +17,8 @@ from geomatt.simulation.checks import refuse
 from geomatt.simulation.coordinates import Coordinate
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 
+KEPT = {"torsion": 0.5, "distance": 0.005}  # degrees and Å a relaxed point may be off its value
+
 
 @dataclass(frozen=True)
 class Reference:
@@ -126,23 +128,19 @@ def _relaxed(
 ) -> Scan:
     from geomatt.simulation.relaxation import relax
 
+    # In a ring only the last atom is moved; the relaxation brings the others after it.
+    body = np.arange(len(structure)) == coordinate.atoms[-1] if side is None else side
     how = RelaxSettings(fmax=settings.fmax, steps=settings.steps, walls=settings.walls)
-    now = coordinate.value(structure.positions)
-    away = np.abs(values - now)
-    if coordinate.kind == "torsion":
-        away = np.abs((values - now + 180.0) % 360.0 - 180.0)
-    middle = int(away.argmin())
+    middle = int(np.argmin([coordinate.distance(structure.positions, float(v)) for v in values]))
     found: dict[int, tuple[Structure, bool]] = {}
     for order in (range(middle, len(values)), range(middle - 1, -1, -1)):
         before = found[middle][0] if found else structure
         for p in order:
-            start = before
-            if side is not None:
-                positions = coordinate.moved(before.positions, side, float(values[p]))
-                start = replace(before, positions=positions)
-            held = coordinate.constraint(float(values[p]))
-            result = relax(potential, start, how, constraint=held)
-            found[p] = result.end, result.converged
+            value = float(values[p])
+            start = replace(before, positions=coordinate.moved(before.positions, body, value))
+            result = relax(potential, start, how, constraint=coordinate.constraint(value))
+            kept = coordinate.distance(result.end.positions, value) < KEPT[coordinate.kind]
+            found[p] = result.end, result.converged and kept
             before = result.end
             if progress is not None and progress(1):
                 break

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import chi2
+from scipy.special import chdtri
 from torch import Tensor
 
 from geomatt.elements import COVALENT_RADII, symbols
@@ -72,7 +72,7 @@ class Watchdog:
         self.stopping = [bit for bit in REASONS if bit & watch.stops]
         device = matter.masses.device
         freedom = matter.freedom.cpu().numpy()
-        factor = np.maximum(HOTTEST, chi2.isf(RARE, freedom) / freedom)
+        factor = np.maximum(HOTTEST, chdtri(freedom, RARE) / freedom)
         self.hottest = torch.from_numpy(np.maximum(factor * temperature_K, LEAST_HOT)).to(device)
         self.reach = torch.from_numpy(_reach(numbers)).to(device)  # (R, N, N), nan where no bond can be
         self.bonded = distance / self.reach < 0.5 * (BREAKS + FORMS)

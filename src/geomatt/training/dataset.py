@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from geomatt.model import Potential
 
 NAMED = 5  # outliers that are named in a warning
+RADIUS = 5.0  # Å, for periodic data
 
 
 class Parts(NamedTuple):
@@ -138,10 +139,16 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
 
 
 def resolve_inputs(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """With charges and unpaired electrons as inputs if the data has them and the network can use them."""
-    if has_electrons(dataset) and config.network.get("electrons") is False:
-        return config.replace(network={**config.network, "electrons": True})
-    return config
+    """Settings of the network that the data asks for, where it has them.
+
+    Charges and unpaired electrons become inputs, and periodic data gets a radius.
+    """
+    network = dict(config.network)
+    if has_electrons(dataset) and network.get("electrons") is False:
+        network["electrons"] = True
+    if dataset.pbc is not None and bool(dataset.pbc.any()) and network.get("radius") == 0:
+        network["radius"] = RADIUS
+    return config if network == config.network else config.replace(network=network)
 
 
 def has_electrons(dataset: Dataset) -> bool:

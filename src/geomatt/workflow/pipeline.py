@@ -19,6 +19,8 @@ from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import evaluate, parity_plot
 from geomatt.model import AnyPotential, load
+from geomatt.pages import evaluation_report
+from geomatt.pages.reports import REPORT
 from geomatt.training import TrainCallback, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_inputs, resolve_sizes
 from geomatt.training.folder import CONFIG
@@ -124,6 +126,7 @@ def _evaluate(model: AnyPotential, dataset: Dataset, folder: Path, watch: Watch)
     with watch("testing", len(dataset), "frames") as advance:
         result = evaluate(model, dataset, unit="kcal/mol", progress=advance)
     parity_plot(result, folder / "parity.png")
+    evaluation_report(model, result).save(folder / REPORT)
     return result.to_dict()
 
 

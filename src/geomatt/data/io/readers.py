@@ -80,6 +80,8 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
 
     npz stores energies in ``energy_unit`` (by default the unit of the original file), extxyz in eV.
     """
+    if not isinstance(dataset, Dataset):
+        raise GeomAttError("Give a Dataset to write, such as Dataset.from_structures([...]).")
     path = require_writable(path)
     if not len(dataset):
         raise GeomAttError("There are no structures to write.")

@@ -37,6 +37,7 @@ from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Net
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
+from geomatt.model.pair_states.sparse.rounds import Space
 from geomatt.model.pair_states.sparse.states import sparse_atomic_energies, sparse_attention
 
 
@@ -129,11 +130,17 @@ class PairStates(Network):
         features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
         return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
 
-    def forward(self, batch: Batch, switch: Tensor | None = None, graph: PairGraph | None = None) -> Tensor:
-        """With a graph, over the neighbours in it."""
+    def forward(
+        self,
+        batch: Batch,
+        switch: Tensor | None = None,
+        graph: PairGraph | None = None,
+        space: Space | None = None,
+    ) -> Tensor:
+        """With a graph, over the neighbours in it; with a `space` as in `sparse_atomic_energies`."""
         if graph is None:
             return self.atomic_energies(batch, switch)
-        return sparse_atomic_energies(self, batch, graph, switch)
+        return sparse_atomic_energies(self, batch, graph, switch, space)
 
     def graph(self, batch: Batch) -> PairGraph:
         """Neighbours in a batch; all pairs without a radius."""

@@ -103,7 +103,7 @@ function bars(labels, values, { yLabel = "", choose = null, chosen = null, heigh
     svg.append(element("svg:line", { class: "axis", x1: left, x2: width - 8, y1: py(tick), y2: py(tick) }),
       element("svg:text", { x: left - 4, y: py(tick) + 4, "text-anchor": "end" }, digits(tick)));
   }
-  const stride = list.length <= 26 ? 1 : Math.ceil(list.length / 13);
+  const stride = list.length <= 14 ? 1 : Math.ceil(list.length / 14);
   list.forEach((value, k) => {
     const [a, b] = [py(Math.max(0, value)), py(Math.min(0, value))];
     const bar = element("svg:rect", { x: left + (k + 0.1) * step, y: a, width: step * 0.8, height: Math.max(0.5, b - a),

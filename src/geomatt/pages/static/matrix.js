@@ -47,7 +47,7 @@ class MatrixView {
     for (let i = 0; i < count; i += stride) {
       const middle = start + (i + 0.5) * size;
       painter.text(start - 3, middle, labels[i], { ...text, anchor: "end" });
-      if (size * stride > 15) painter.text(middle, start - 8, labels[i], text);
+      if (size * stride > 20) painter.text(middle, start - 8, labels[i], text);
     }
     const look = { stroke: colour("mark"), lineWidth: 2 };
     if (atom !== null) painter.box(start, start + atom * size, size * count, size, look);

@@ -105,6 +105,10 @@ class MoleculeView {
     for (let i = 0; i < count; i++) {
       extent = Math.max(extent, Math.hypot(...centre.map((c, k) => positions[3 * i + k] - c)));
     }
+    if (structure.cell) {
+      const corner = [0, 1, 2].map((k) => structure.cell[k] + structure.cell[k + 3] + structure.cell[k + 6]);
+      extent = Math.max(extent, 0.5 * Math.hypot(...corner));
+    }
     // A structure that breathes in a trajectory must not change the scale from frame to frame.
     this.extent = structure.key === this.key ? Math.max(this.extent, extent) : extent;
     this.key = structure.key;
@@ -139,11 +143,11 @@ class MoleculeView {
     }
     if (path) {
       path.slice(1).forEach((next, k) => {
-        this.addSegment(items, structure, screen, path[k], next, { stroke: colour("mark"), width: 5, dash: [7, 4] }, 0.5);
+        this.addSegment(items, structure, screen, path[k], next, { stroke: colour("mark"), width: 5, dash: [7, 4] }, 0.03);
       });
     }
     if (highlight && highlight[0] !== highlight[1]) {
-      this.addSegment(items, structure, screen, ...highlight, { stroke: colour("mark"), width: 4 }, 0.6);
+      this.addSegment(items, structure, screen, ...highlight, { stroke: colour("mark"), width: 4 }, 0.04);
     }
     const marked = new Set([...(highlight || []), ...(path || []), ...(atom === null ? [] : [atom])]);
     screen.atoms.forEach(([x, y, z], i) => {
@@ -163,7 +167,7 @@ class MoleculeView {
     items.sort((a, b) => a[0] - b[0]);
     for (const [, paint] of items) paint(painter);
     for (const { atom: i, vector } of arrows) this.arrow(painter, screen, structure, i, vector);
-    for (const i of marked) {
+    for (const i of structure.count > 30 ? marked : []) {
       const [x, y] = screen.atoms[i];
       painter.text(x, y - 16, `${structure.symbols[i]}${i}`, { size: 13, fill: ink, halo: colour("paper") });
     }

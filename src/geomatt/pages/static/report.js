@@ -8,7 +8,7 @@ const BLOCKS = {
   table: ({ header, rows, title }) => panel(title || "", table(header, rows)),
   charts: ({ items }) => element("div", { class: "panels" }, ...items.map((item) =>
     panel(item.title, chart(item.series, item.options || {}), ...(item.note ? [element("p", { class: "soft" }, item.note)] : [])))),
-  bars: ({ title, labels, values, yLabel }) => panel(title, bars(labels, values, { yLabel })),
+  bars: ({ title, labels, values, yLabel }) => element("div", { class: "panels" }, panel(title, bars(labels, values, { yLabel }))),
   molecules: ({ items }) => element("div", { class: "molecules" }, ...items.map(staticMolecule)),
   explorer: (block) => {
     const place = element("div", { class: "explorer" });

@@ -66,12 +66,21 @@ class ManySystems:
         return found
 
     def _watch(self, batch: Batch, walls: WallResult | None) -> None:
-        """Count active walls; now and then look for pairs far outside their range."""
+        """Count active walls; now and then look for systems that diverged or left the training data."""
         if walls is not None:
             self.wall_steps += walls.active.flatten(1).any(1)
         domain, look = self.potential.domain, self._evaluations % WATCH == 0
         self._evaluations += 1
-        if domain is None or not look or "range" in self._told:
+        if not look:
+            return
+        lost = (~batch.positions.isfinite()).flatten(1).any(1)
+        if "lost" not in self._told and bool(lost.any()):
+            self._warn_once(
+                "lost",
+                f"The positions of system {int(lost.long().argmax())} are not finite numbers: its simulation "
+                "has diverged. Use a shorter time step or a lower temperature.",
+            )
+        if domain is None or "range" in self._told:
             return
         outside = domain.outside(batch, self._limits)
         known = replace(outside, excess=outside.excess.nan_to_num(nan=-torch.inf))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import replace
 
 import torch
@@ -14,10 +15,11 @@ from geomatt.model.autograd import AutogradEngine, AutogradEvaluation
 from geomatt.model.interface import Network, Parameters
 from geomatt.model.memory import free_memory
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
+from geomatt.model.pair_states.sparse.rounds import Space
 
-# Arrays of C numbers per state that are alive at once, measured: those kept of a round and those of the
-# derivatives. A gradient of a loss keeps what the derivatives need, too.
-PER_ROUND, BESIDES, WITH_GRADIENT = 9, 9, 4
+# Arrays of C numbers per state that are alive at once, measured: for each round, and besides. Without and
+# with a gradient of a loss, for which automatic differentiation keeps what derivatives of derivatives need.
+ARRAYS = {False: (4, 16), True: (50, 36)}
 PER_TRIANGLE = 8  # bytes
 SHARE = 0.25  # of the free memory that structures evaluated together may take
 
@@ -29,6 +31,7 @@ class SparseEngine(AutogradEngine):
         super().__init__(network)
         self.graphs = Graphs(network.config.radius)
         self._find = self.graphs.of
+        self._spaces: defaultdict[int, Space] = defaultdict(Space)  # of each member
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         return _Kept(parameters) if keep else parameters
@@ -74,13 +77,15 @@ class SparseEngine(AutogradEngine):
             if self.bytes_of(graph, gradient) > free_memory(own.positions.device):
                 raise GeomAttError(self._too_large(own.as_member(), gradient))
             weights = {name: value[m] for name, value in parameters.items()}
-            found.append(functional_call(self.network, weights, (own, switch, graph)))
+            space = None if gradient else self._spaces[m]
+            found.append(functional_call(self.network, weights, (own, switch, graph, space)))
         return torch.stack(found)
 
     def bytes_of(self, graph: PairGraph, gradient: bool = False) -> int:
         """Memory that energies and forces of a graph take, or a gradient of a loss."""
         config = self.network.config
-        arrays = (PER_ROUND * config.rounds + BESIDES) * (WITH_GRADIENT if gradient else 1)
+        per_round, besides = ARRAYS[gradient]
+        arrays = per_round * config.rounds + besides
         size = self.network.dtype.itemsize
         return len(graph) * config.channels * arrays * size + PER_TRIANGLE * len(graph.triangles.left)
 

@@ -34,24 +34,23 @@ def native_triangles(
 
 def native_sums(
     u: Tensor, v: Tensor, start: Tensor, left: Tensor, right: Tensor, left_of: Tensor | None,
-    right_of: Tensor | None,
-) -> Tensor | None:  # fmt: skip
-    """Σ over the terms of every state of u[left] ∘ v[right], as `products.sums`; None where not available."""
+    right_of: Tensor | None, out: Tensor,
+) -> bool:  # fmt: skip
+    """Σ over the terms of every state of u[left] ∘ v[right], as `products.sums`; False if not available."""
     if u.device.type != "cpu" or u.dtype not in (torch.float32, torch.float64):
-        return None
+        return False
     if (code := library(CODE)) is None:
-        return None
+        return False
     u, v = u.contiguous(), v.contiguous()
-    found = torch.empty_like(u)
     call = code.geomatt_sums_f32 if u.dtype == torch.float32 else code.geomatt_sums_f64
     none = ctypes.c_void_p(None)
     call(
         _pointer(u), _pointer(v), _pointer(start), _pointer(left), _pointer(right),
         none if left_of is None else _pointer(left_of), none if right_of is None else _pointer(right_of),
         ctypes.c_int64(len(u)), ctypes.c_int64(u.shape[1]), ctypes.c_int(torch.get_num_threads()),
-        _pointer(found),
+        _pointer(out),
     )  # fmt: skip
-    return found
+    return True
 
 
 def _pointer(x: Tensor) -> ctypes.c_void_p:

@@ -74,26 +74,32 @@ class _ByRight(torch.autograd.Function):
 
 
 def sums(
-    u: Tensor, v: Tensor, triangles: Triangles, *, left_reversed: bool = False, right_reversed: bool = False
+    u: Tensor,
+    v: Tensor,
+    triangles: Triangles,
+    *,
+    left_reversed: bool = False,
+    right_reversed: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Σ u[left] ∘ v[right] over the triangles of every state, in C++, Triton or plain torch."""
+    out = torch.empty_like(u, memory_format=torch.contiguous_format) if out is None else out
     left_of = triangles.reverse if left_reversed else None
     right_of = triangles.reverse if right_reversed else None
-    arguments = (u, v, triangles.start, triangles.left, triangles.right, left_of, right_of)
+    arguments = (u, v, triangles.start, triangles.left, triangles.right, left_of, right_of, out)
     if u.is_cuda and importlib.util.find_spec("triton"):
         from geomatt.model.pair_states.sparse.triton_sums import triton_sums
 
         return triton_sums(*arguments)
-    found = native_sums(*arguments)
-    return torch_sums(*arguments) if found is None else found
+    return out if native_sums(*arguments) else torch_sums(*arguments)
 
 
 def torch_sums(
     u: Tensor, v: Tensor, start: Tensor, left: Tensor, right: Tensor, left_of: Tensor | None,
-    right_of: Tensor | None,
+    right_of: Tensor | None, out: Tensor,
 ) -> Tensor:  # fmt: skip
     """In plain torch, a part of the triangles at a time."""
-    found = torch.zeros_like(u)
+    found = out.zero_()
     state = torch.repeat_interleave(torch.arange(len(u), device=u.device), start.diff())
     step = max(1, CHUNK_BYTES // (u.shape[1] * u.element_size()))
     for begin in range(0, len(left), step):

@@ -17,6 +17,7 @@ from geomatt.model.interface import AttentionRecord, ImagePairs, pair_switch
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import PairGraph
 from geomatt.model.pair_states.sparse.products import product
+from geomatt.model.pair_states.sparse.rounds import Rounds, Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +26,25 @@ if TYPE_CHECKING:
 
 
 def sparse_atomic_energies(
-    network: PairStates, batch: Batch, graph: PairGraph, switch: Tensor | None = None
+    network: PairStates,
+    batch: Batch,
+    graph: PairGraph,
+    switch: Tensor | None = None,
+    space: Space | None = None,
 ) -> Tensor:
-    """Atomic energies (B, N); zero for padding."""
-    for _, _, x in sparse_rounds(network, batch, graph, switch):
-        states = x
-    own = states.index_select(0, graph.own)  # (A, C)
-    total = own.new_zeros(own.shape).index_add(0, graph.i, states)
-    scale = scales(network, batch, graph)
+    """Atomic energies (B, N); zero for padding.
+
+    With a space to work in, they can be differentiated once, and not with respect to weights.
+    """
+    scale = scales(network, batch, graph)  # (A, 1)
+    if space is not None and switch is None:
+        x, u = initial_states(network, batch, graph)
+        own, total = Rounds.apply(x, u, scale.index_select(0, graph.i), network, graph, space)
+    else:
+        for _, _, x in sparse_rounds(network, batch, graph, switch):
+            states = x
+        own = states.index_select(0, graph.own)  # (A, C)
+        total = own.new_zeros(own.shape).index_add(0, graph.i, states)
     energies = network.readout(torch.cat([own, scale * (total - own)], -1)).squeeze(-1)
     return energies.new_zeros(batch.numbers.numel()).index_add(0, graph.atom, energies).view_as(batch.numbers)
 

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -40,11 +39,10 @@ def sums_kernel(
 
 def triton_sums(
     u: Tensor, v: Tensor, start: Tensor, left: Tensor, right: Tensor, left_of: Tensor | None,
-    right_of: Tensor | None,
+    right_of: Tensor | None, out: Tensor,
 ) -> Tensor:  # fmt: skip
     """As `products.torch_sums`."""
     u, v = u.contiguous(), v.contiguous()
-    out = torch.empty_like(u)
     if len(u):
         width = u.shape[1]
         sums_kernel[(len(u),)](

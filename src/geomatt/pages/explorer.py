@@ -50,7 +50,7 @@ def explain(
     control. Energies are in `unit`, by default that of the training data.
     """
     potential = model if isinstance(model, AnyPotential) else load(model)
-    block, arrays = explorer(
+    block, arrays = explorer_block(
         potential,
         several(atoms),
         name=name,
@@ -65,7 +65,7 @@ def explain(
     return Page(title, describe(potential), [*notes, block], arrays)
 
 
-def explorer(
+def explorer_block(
     potential: AnyPotential,
     structures: Sequence[Structure],
     *,
@@ -85,6 +85,9 @@ def explorer(
         raise GeomAttError("`frames` must be at least 1, `effects` and `untrained` must not be negative.")
     members = _views(potential)
     records = _records(potential, structures[0])
+    if not records:
+        kind = potential.members[0].network.kind
+        raise GeomAttError(f"The network {kind!r} has no attention, so there is nothing to explain.")
     shown, notes = _choose(structures, frames, len(records) * len(members))
     chosen = [structures[k] for k in shown]
     for text in sorted(
@@ -147,16 +150,18 @@ def _views(potential: AnyPotential) -> list[tuple[str, AnyPotential]]:
     return [("mean of the members", potential), *own]
 
 
+def has_attention(potential: AnyPotential, structure: Structure) -> bool:
+    """True if the model has attention in structures like this one."""
+    return bool(_records(potential, structure))
+
+
 def _records(potential: AnyPotential, structure: Structure) -> list[AttentionRecord[Any]]:
     """The records a model has, without matrices; a few atoms are enough to tell."""
     part = Structure(structure.numbers[:2], structure.positions[:2], cell=structure.cell, pbc=structure.pbc)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         (prediction,) = potential.predict([part], forces=False, attention=True, check_domain=False)
-    if not prediction.attention:
-        kind = potential.members[0].network.kind
-        raise GeomAttError(f"The network {kind!r} has no attention, so there is nothing to explain.")
-    return [record.with_matrix(None) for record in prediction.attention]
+    return [record.with_matrix(None) for record in prediction.attention or []]
 
 
 def _choose(structures: Sequence[Structure], frames: int, matrices: int) -> tuple[list[int], list[str]]:

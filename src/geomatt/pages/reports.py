@@ -1,0 +1,254 @@
+"""Reports of a training run and of an evaluation."""
+
+from __future__ import annotations
+
+import csv
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from geomatt.data.checks import check_labels
+from geomatt.data.splits import Split
+from geomatt.data.structures import Dataset, Structure
+from geomatt.errors import GeomAttError
+from geomatt.evaluation import EvaluationResult
+from geomatt.model import AnyPotential
+from geomatt.pages.error_blocks import error_blocks, frame_errors
+from geomatt.pages.explorer import Progress, describe, explorer_block, has_attention
+from geomatt.pages.page import Block, Page
+from geomatt.training import TrainResult
+from geomatt.training.folder import HISTORY
+from geomatt.units import from_ev
+
+REPORT = "report.html"
+EFFECTS, UNTRAINED, MOST_ATOMS = 60, 2, 60  # of the attention of a typical frame: enough for a first look
+MD_STEPS, MD_STEP_FS, MD_TEMPERATURE = 200, 0.5, 300.0
+
+
+def run_report(
+    result: TrainResult,
+    dataset: Dataset,
+    split: Split,
+    tested: EvaluationResult | None,
+    *,
+    commands: Sequence[str] = (),
+    dynamics: bool = True,
+    progress: Progress | None = None,
+) -> Page:
+    """What a run trained on what, its curves, errors, data checks, attention and a short simulation.
+
+    `tested` are the errors on the test frames, if there are any; `commands` are shown as what to run next.
+    """
+    potential, unit = result.potential, result.unit
+    blocks: list[Block] = [{"kind": "facts", "rows": _facts(result, split)}]
+    blocks += _curves(result.folder / HISTORY, unit, potential.record.get("settings", {}))
+    if tested is not None:
+        blocks.append(_heading(f"Errors on {len(tested.data)} test frames"))
+        blocks += error_blocks(tested, dataset.select(split.train))
+    blocks += _data_checks(dataset)
+    typical = _typical(dataset, split)
+    attention, arrays = _attention(potential, typical, unit, progress)
+    blocks += attention
+    if dynamics:
+        blocks += _dynamics(potential, typical, progress)
+    blocks += _next(commands)
+    name = potential.record.get("data", {}).get("name") or "unnamed data"
+    return Page(f"Training run: {name}", describe(potential), blocks, arrays)
+
+
+def members_report(
+    results: Sequence[TrainResult], tested: Sequence[EvaluationResult | None], commands: Sequence[str]
+) -> Page:
+    """The members of a run side by side."""
+    unit, factor = results[0].unit, from_ev(results[0].unit)
+    header = ["member", f"validation energy MAE ({unit})", f"forces ({unit}/Å)", "test energy", "test forces"]
+    rows = []
+    for result, errors in zip(results, tested, strict=True):
+        values = [result.best_errors.get("energy_mae"), result.best_errors.get("force_mae")]
+        if errors is None:
+            values += [None, None]
+        else:
+            values += [errors.overall.energy_mae, errors.overall.forces_mae]
+        rows.append([result.folder.name, *("–" if v is None else f"{factor * v:.4g}" for v in values)])
+    text = f"Each member has a page of its own: {', '.join(f'{r.folder.name}/{REPORT}' for r in results)}."
+    blocks: list[Block] = [
+        {"kind": "table", "title": "Mean absolute errors", "header": header, "rows": rows},
+        {"kind": "text", "text": text},
+        *_next(commands),
+    ]
+    record = results[0].potential.record
+    name = record.get("data", {}).get("name") or "unnamed data"
+    return Page(f"Training run: {name}, {len(results)} members", describe(results[0].potential), blocks)
+
+
+def evaluation_report(
+    potential: AnyPotential, tested: EvaluationResult, progress: Progress | None = None
+) -> Page:
+    """The errors of a model on data, and its attention in a frame with a typical error."""
+    rows = [[name.replace("_", " "), str(value)] for name, value in tested.provenance.items() if value]
+    errors = frame_errors(tested)
+    typical = 0 if errors is None else int(np.argsort(errors, kind="stable")[len(errors) // 2])
+    attention, arrays = _attention(potential, tested.data[typical], tested.unit, progress)
+    blocks: list[Block] = [
+        *error_blocks(tested),
+        *_data_checks(tested.data),
+        *attention,
+        _heading("Where the numbers come from"),
+        {"kind": "facts", "rows": rows},
+    ]
+    name = tested.data.name or "unnamed data"
+    return Page(f"Errors on {name}, {len(tested.data)} frames", describe(potential), blocks, arrays)
+
+
+def _attention(
+    potential: AnyPotential, structure: Structure, unit: str, progress: Progress | None
+) -> tuple[list[Block], dict[str, np.ndarray]]:
+    """An explorer of one frame, if the network has attention."""
+    if len(structure) < 2 or not has_attention(potential, structure):
+        return [], {}
+    few = EFFECTS if len(structure) <= MOST_ATOMS else 0
+    block, arrays = explorer_block(
+        potential, [structure], effects=few, untrained=UNTRAINED if few else 0, unit=unit, progress=progress
+    )
+    block.pop("notes")
+    return [_heading("Attention of a typical frame"), block], arrays
+
+
+def _heading(text: str) -> Block:
+    return {"kind": "heading", "text": text}
+
+
+def _next(commands: Sequence[str]) -> list[Block]:
+    if not commands:
+        return []
+    return [_heading("Next"), *({"kind": "command", "text": command} for command in commands)]
+
+
+def _facts(result: TrainResult, split: Split) -> list[list[str]]:
+    record, factor = result.potential.record, from_ev(result.unit)
+    data, settings = record.get("data", {}), record.get("settings", {})
+    best = [
+        f"{label} {factor * result.best_errors[name]:.4g} {unit}"
+        for name, label, unit in (
+            ("energy_mae", "energy", result.unit),
+            ("force_mae", "forces", f"{result.unit}/Å"),
+        )
+        if math.isfinite(result.best_errors.get(name, math.nan))
+    ]
+    facts = {
+        "data": f"{data.get('name') or 'unnamed'}, {data.get('structures')} structures",
+        "split": f"{split.kind}: {len(split.train)} to train, {len(split.validation)} to validate, "
+        f"{len(split.test)} to test",
+        "network": f"{settings.get('model')}, recipe {settings.get('recipe')}, seed {record.get('seed')}",
+        "training": f"{result.epochs} epochs in {result.seconds:.0f} s ({result.finished}); model of "
+        f"epoch {result.best_epoch}",
+        "validation": f"MAE: {', '.join(best)}",
+        "machine": str(record.get("hardware")),
+        "versions": f"geomatt {record.get('geomatt')}, torch {record.get('torch')}",
+        "data hash": str(data.get("fingerprint")),
+    }
+    return [[name, text] for name, text in facts.items()]
+
+
+def _curves(history: Path, unit: str, settings: dict[str, Any]) -> list[Block]:
+    if not history.is_file():
+        return []
+    with history.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    if not rows:
+        return []
+    stride = max(1, -(-len(rows) // 1000))
+    rows = rows[::stride]
+    factor = from_ev(unit)
+    panels = (
+        ("loss", "loss (normalised units)", 1.0, ""),
+        ("energy_mae", f"energy MAE ({unit})", factor, "_eV"),
+        ("force_mae", f"force MAE ({unit}/Å)", factor, "_eV"),
+    )
+    items = []
+    for name, label, scale, suffix in panels:
+        series = []
+        for part, words in (("train", "training"), ("val", "validation")):
+            points = [
+                (int(r["epoch"]), float(f"{scale * float(value):.5g}"))
+                for r in rows
+                if (value := r.get(f"{part}_{name}{suffix}"))
+            ]
+            if points:
+                x, y = zip(*points, strict=True)
+                series.append({"label": words, "x": x, "y": y})
+        if series:
+            options = {"xLabel": "epoch", "yLabel": label, "logY": True}
+            items.append({"title": label, "series": series, "options": options})
+    averaged = settings.get("ema_decay")
+    which = (
+        f"validation uses the moving average of the weights (decay {averaged:g} per step), training the "
+        "weights of each step"
+        if averaged
+        else "both use the weights as they are"
+    )
+    text = f"Training errors are means over an epoch, while the weights change; {which}."
+    return [_heading("Learning curves"), {"kind": "charts", "items": items}, {"kind": "text", "text": text}]
+
+
+def _data_checks(dataset: Dataset) -> list[Block]:
+    found = list(check_labels(dataset))
+    texts: list[Block] = [{"kind": "text", "text": text, "note": True} for text in found]
+    fine: list[Block] = [{"kind": "text", "text": "The checks of the labels found nothing unusual."}]
+    return [_heading("Checks of the data"), *(texts or fine)]
+
+
+def _typical(dataset: Dataset, split: Split) -> Structure:
+    """The frame of median energy among the validation frames."""
+    if dataset.energies is None:
+        return dataset[int(split.validation[0])]
+    order = np.argsort(dataset.energies[split.validation], kind="stable")
+    return dataset[int(split.validation[order[len(order) // 2]])]
+
+
+def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress | None) -> list[Block]:
+    """A short simulation at constant energy; whatever goes wrong in it is a finding, not an error."""
+    try:
+        from ase import Atoms
+
+        from geomatt.simulation import GeomAttCalculator, run_md
+    except (ImportError, GeomAttError):
+        return []
+    done = 0
+
+    def advance(steps: int) -> None:
+        nonlocal done
+        done += steps
+        if progress is not None:
+            progress("molecular dynamics", done, MD_STEPS)
+
+    atoms = Atoms(structure.numbers, structure.positions, cell=structure.cell, pbc=structure.pbc)
+    heading = _heading("A short simulation at constant energy")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # leaving the data is what the simulation is to show
+            found = run_md(
+                atoms,
+                GeomAttCalculator(potential),
+                steps=MD_STEPS,
+                timestep_fs=MD_STEP_FS,
+                temperature_K=MD_TEMPERATURE,
+                ensemble="nve",
+                progress=advance,
+            )
+    except GeomAttError as error:
+        return [heading, {"kind": "text", "text": str(error), "note": True}]
+    energy = 1000.0 * (found.total_energy - found.total_energy[0]) / len(atoms)
+    series = [{"x": found.time_fs, "y": np.round(energy, 6)}]
+    text = (
+        f"{MD_STEPS} steps of {MD_STEP_FS:g} fs from a frame of the data, started at {MD_TEMPERATURE:g} K: "
+        f"the total energy drifts by {1000 * found.drift:.3g} meV per atom and ps, mean temperature "
+        f"{found.temperature_K.mean():.0f} K."
+    )
+    options = {"xLabel": "time (fs)", "yLabel": "total energy − start (meV per atom)"}
+    chart = {"title": "Total energy", "series": series, "options": options}
+    return [heading, {"kind": "charts", "items": [chart]}, {"kind": "text", "text": text}]
