@@ -19,7 +19,7 @@ class AutoConfig(SampleConfig):
 
     train: int | None = setting(None, "frames to train on; half of all by default", group=TRAINING)
     model: str = setting(TrainConfig.model, "kind of network", group=TRAINING)
-    epochs: int = setting(300, "passes over the training data", group=TRAINING)
+    epochs: int = setting(200, "passes over the training data", group=TRAINING)
     members: int = setting(0, "train so many models, whose spread is an uncertainty", group=TRAINING)
     network: dict[str, Any] = setting(
         None, "setting of the network: features=32", group=TRAINING, flag="--network", example="features=32"
