@@ -51,7 +51,7 @@ def in_browser(browser: Any, path: Path) -> dict[str, float]:
 def main() -> None:
     from playwright.sync_api import sync_playwright
 
-    sys.path.insert(0, str(ROOT / "tests" / "pages"))
+    sys.path.insert(0, str(ROOT / "tests"))
     from browser import executable
 
     rows = []

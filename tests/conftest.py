@@ -15,6 +15,15 @@ settings.load_profile("geomatt")
 
 
 @pytest.fixture(scope="session")
+def chromium():
+    """A real browser, started once."""
+    from browser import browser
+
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
 def real_data() -> Path:
     """The directory of real data sets; tests that need it are skipped without."""
     path = os.environ.get("GEOMATT_DATA")

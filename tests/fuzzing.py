@@ -223,6 +223,69 @@ def read_model(path: Path) -> Any:
     return {name: value.numpy().tobytes() for name, value in model.network.state_dict().items()}
 
 
+def save_checkpoint(path: Path) -> None:
+    import torch
+    from training_toy import tiny_config
+
+    from geomatt.training.checkpoint import Checkpoint, Counters
+
+    identity = dict.fromkeys(("data", "split", "base"), "0" * 64)
+    state = {"theta": torch.arange(12.0), "steps": torch.tensor(3.0)}
+    Checkpoint(
+        tiny_config().to_dict(), identity, Counters(epoch=2), state, {"W": torch.ones(3)}, torch.zeros(2, 9)
+    ).write(path.parent)
+
+
+def read_checkpoint(path: Path) -> Any:
+    from training_toy import tiny_config
+
+    from geomatt.training import checkpoint
+    from geomatt.training.history import rows_from_tensor
+    from geomatt.training.resume import check_resume
+
+    found = checkpoint.read(path.parent)
+    identity = dict.fromkeys(("data", "split", "base"), "0" * 64)
+    check_resume(found, tiny_config(), identity, path.parent)
+    rows_from_tensor(found.history)
+    return found.counters.epoch
+
+
+def read_config(path: Path) -> Any:
+    from geomatt.training.config import TrainConfig, read_settings
+
+    return TrainConfig.from_dict(read_settings(path)).to_dict()
+
+
+def save_config(path: Path) -> None:
+    from training_toy import tiny_config
+
+    from geomatt.model.registry import network_class, network_names
+    from geomatt.training import TrainConfig
+
+    for kind in network_names():  # imported now: a damaged file may name another network
+        network_class(kind)
+        TrainConfig.from_dict({"model": kind})
+    path.write_text(tiny_config(keys={"forces": "F"}, reference={"1": -13.6}).to_toml())
+
+
+def save_restart(path: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    from geomatt.simulation.md import Saved
+    from geomatt.simulation.restart import EXTRA, KEY
+    from geomatt.simulation.settings import MDSettings
+
+    extra = Saved("m", "0" * 64, MDSettings(), water()[0], {"trajectory.extxyz": 10}, 0).to_dict()
+    save_file({"x": torch.zeros(3)}, path, {KEY: json.dumps({"format": 2}), EXTRA: json.dumps(extra)})
+
+
+def read_restart(path: Path) -> Any:
+    from geomatt.simulation.md import Saved
+
+    return Saved.read(path.parent).to_dict()
+
+
 TARGETS = {
     "npz": Target("a.npz", npz, read_dataset, exact=True),
     "npz-compressed": Target("a.npz", lambda path: npz(path, True), read_dataset, exact=True),
@@ -246,8 +309,12 @@ TARGETS = {
     "pdb": Target("a.pdb", ase_file, read_dataset, converted=True),
     "vasp": Target("POSCAR", ase_file, read_dataset, converted=True),
     "model": Target("m.safetensors", save_model, read_model),
+    "checkpoint": Target("checkpoint.safetensors", save_checkpoint, read_checkpoint),
+    "config": Target("config.toml", save_config, read_config),
+    "restart": Target("restart.safetensors", save_restart, read_restart),
 }
-DATA = tuple(name for name in TARGETS if name != "model")
+STATE = ("model", "checkpoint", "config", "restart")
+DATA = tuple(name for name in TARGETS if name not in STATE)
 
 
 def mutate(content: bytes, rng: random.Random) -> bytes:

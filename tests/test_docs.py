@@ -13,7 +13,8 @@ from geomatt.cli import app
 
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
-PAGES = [*TUTORIALS, *(ROOT / "docs" / name for name in ("start.md", "explorer.md")), ROOT / "README.md"]
+OTHERS = ("start.md", "explorer.md", "simulation.md")
+PAGES = [*TUTORIALS, *(ROOT / "docs" / name for name in OTHERS), ROOT / "README.md"]
 
 
 def blocks(path: Path, language: str) -> list[str]:

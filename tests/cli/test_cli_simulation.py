@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 from geomatt import GeomAttError
 from geomatt.cli import app
 from geomatt.cli.generated import with_flags
+from geomatt.cli.md import alarms_in_words
 from geomatt.data import read
 from geomatt.locks import file_lock
 
@@ -81,6 +83,16 @@ def test_md_and_more_of_it(place):
         run("md")
     with pytest.raises(GeomAttError, match="--out"):
         run("md", "--resume")
+
+
+def test_a_large_drift_is_a_warning():
+    row = {"failure": "", "survived_ps": 2.0, "bonds_changed": [], "alarms": {}, "wall_pairs": []}
+    for drift, count in ((-3.0, 1), (0.01, 0), (float("nan"), 0)):
+        rows = [{**row, "drift_meV_per_atom_ps": drift}]
+        report = SimpleNamespace(
+            outcome=SimpleNamespace(rows=lambda rows=rows: rows), settings=SimpleNamespace(replicas=1)
+        )
+        assert len(alarms_in_words(report)) == count
 
 
 def test_md_that_fails_says_so(place):

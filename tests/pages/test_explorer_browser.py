@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from browser import Visit, browser
+from browser import Visit
 from conftest import small_network
 
 from geomatt import Committee, Potential, Structure
@@ -17,12 +17,6 @@ from geomatt.model import Normalisation
 from geomatt.pages import explain
 
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
-
-
-@pytest.fixture(scope="module")
-def chromium():
-    with browser() as started:
-        yield started
 
 
 def potential(seed: int) -> Potential:

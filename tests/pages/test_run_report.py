@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from browser import Visit, browser
+from browser import Visit
 from training_toy import mixture, molecule, tiny_config
 
 from geomatt import evaluate, random_split, train
@@ -83,14 +83,14 @@ def test_members_and_mixtures(run, tmp_path):
     assert len(table["rows"]) == 1 + 2 + 3  # all, two molecules, three elements
 
 
-def test_a_browser_shows_them(page, run, tmp_path):
+def test_a_browser_shows_them(chromium, page, run, tmp_path):
     result, *_, tested = run
-    with browser() as chromium:
-        for number, shown in enumerate((page, evaluation_report(result.potential, tested))):
-            tab = chromium.new_page(viewport={"width": 380, "height": 800})
-            visit = Visit(tab, shown.save(tmp_path / f"{number}.html"))
-            tab.wait_for_selector(".molecules canvas")
-            tab.wait_for_selector(".explorer[data-ready]")
-            assert tab.locator("svg.chart").count() >= 3
-            assert tab.evaluate("document.documentElement.scrollWidth") <= 380
-            visit.check()
+    for number, shown in enumerate((page, evaluation_report(result.potential, tested))):
+        tab = chromium.new_page(viewport={"width": 380, "height": 800})
+        visit = Visit(tab, shown.save(tmp_path / f"{number}.html"))
+        tab.wait_for_selector(".molecules canvas")
+        tab.wait_for_selector(".explorer[data-ready]")
+        assert tab.locator("svg.chart").count() >= 3
+        assert tab.evaluate("document.documentElement.scrollWidth") <= 380
+        visit.check()
+        tab.close()

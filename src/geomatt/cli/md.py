@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.md import MDProgress, MDReport
 
 MOST_ROWS = 12  # replicas in the table
+LARGE_DRIFT = 1.0  # meV/atom/ps, worth a warning; good models have less than a tenth
 
 
 def register(app: typer.Typer) -> None:
@@ -138,7 +139,7 @@ def _write_report(report: MDReport, potential: AnyPotential) -> Path:
     path = _first_trajectory(report)
     frames = list(read(path, keys={"energy": "none", "forces": "none"})) if path.is_file() else []
     with progress_of_page() as tell:
-        page = dynamics_report(report, potential, frames, warnings=_warnings(report), progress=tell)
+        page = dynamics_report(report, potential, frames, warnings=alarms_in_words(report), progress=tell)
     return page.save(report.folder / REPORT)
 
 
@@ -209,7 +210,7 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
         pressure, volume = np.nanmean(outcome.mean_pressure), np.nanmean(outcome.mean_volume)
         say(f"Mean pressure {pressure:.0f} bar, mean volume {volume:.1f} Å³")
     say(f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}")
-    for text in _warnings(report):
+    for text in alarms_in_words(report):
         note(f"Warning: {text}", style="yellow")
     name = "trajectory_*" if settings.replicas > 1 else "trajectory"
     lines = [f"trajectory: {folder / name}.{settings.format}"]
@@ -259,7 +260,7 @@ def _table(report: MDReport) -> Any:
     return table
 
 
-def _warnings(report: MDReport) -> list[str]:
+def alarms_in_words(report: MDReport) -> list[str]:
     """What the watchdog has seen, in sentences."""
     from geomatt.simulation.watchdog import OUTSIDE, REASONS, SPREAD
 
@@ -272,6 +273,11 @@ def _warnings(report: MDReport) -> list[str]:
             found.append(
                 f"{name}{row['failure']} after {row['survived_ps']:.3f} ps, where it was stopped: "
                 f"{remedy}train on frames like the one saved."
+            )
+        if row["survived_ps"] >= 1.0 and abs(row["drift_meV_per_atom_ps"]) > LARGE_DRIFT:
+            found.append(
+                f"{name}the conserved energy drifts by {row['drift_meV_per_atom_ps']:+.1f} meV/atom/ps: use "
+                "a shorter --timestep, and --dtype float64 to see if rounding is the cause."
             )
         for bond, what, when in row["bonds_changed"][:5]:
             found.append(f"{name}the bond {bond} {what} at {1e-3 * when:.3f} ps.")

@@ -324,13 +324,19 @@ def _write_reports(
     from geomatt.cli.explain import progress_of_page
     from geomatt.pages.reports import REPORT, members_report, run_report
 
-    with progress_of_page() as tell:
-        for result, split, errors in zip(results, splits, tested, strict=True):
-            page = run_report(result, dataset, split, errors, commands=commands, progress=tell)
-            path = page.save(result.folder / REPORT)
-    if results[0].folder != out:
-        path = members_report(results, tested, commands).save(out / REPORT)
-    note(f"Report: {path}")
+    try:
+        with progress_of_page() as tell:
+            for number, (result, split, errors) in enumerate(zip(results, splits, tested, strict=True)):
+                page = run_report(
+                    result, dataset, split, errors, commands=commands, dynamics=number == 0, progress=tell
+                )
+                path = page.save(result.folder / REPORT)
+        if results[0].folder != out:
+            path = members_report(results, tested, commands).save(out / REPORT)
+    except GeomAttError as error:  # the models are there all the same
+        note(f"No report was written: {error}", style="yellow")
+    else:
+        note(f"Report: {path}")
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResult | None:

@@ -130,7 +130,8 @@ class Physics(Experiment):
         drifts = [row["drift_meV_per_atom_ps"] for row in result["rows"]["nve"].values()]
         if drifts:
             worst = max(drifts, key=abs)
-            sentences.append(f"The largest energy drift is {worst:+.4f} meV per atom and ps.")
+            of = f"{len(drifts)} molecule{'s' if len(drifts) > 1 else ''}"
+            sentences.append(f"The largest energy drift of {of} is {worst:+.2g} meV per atom and ps.")
         for row in result["rows"]["million"].values():
             end = "intact" if not row["failure"] else f"stopped: {row['failure']}"
             sentences.append(f"{row['steps']:,} steps of ethanol at 500 K: {end}.")

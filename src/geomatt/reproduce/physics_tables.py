@@ -20,7 +20,7 @@ def dynamics_table(result: Mapping[str, Any]) -> ResultTable:
     for molecule in (name.removeprefix("md17/") for name in result["data"]):
         nve, nvt, long = (rows[part].get(molecule) for part in ("nve", "nvt", "million"))
         line = [title(molecule), (nve or nvt or long or {}).get("kind", NOT_RUN)]
-        line.append(NOT_RUN if nve is None else f"{nve['drift_meV_per_atom_ps']:+.3f}")
+        line.append(NOT_RUN if nve is None else f"{nve['drift_meV_per_atom_ps']:+.2g}")
         for row in (nvt, long):
             if row is None:
                 line += [NOT_RUN] * 3

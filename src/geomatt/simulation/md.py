@@ -110,7 +110,7 @@ class Saved:
                 extra["marks"],
                 extra["to_label"],
             )
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise GeomAttError(
                 f"{path} does not say what was simulated. Start the simulation anew."
             ) from error

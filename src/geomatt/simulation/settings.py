@@ -23,7 +23,7 @@ DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
 class MDSettings:
     """A molecular-dynamics run."""
 
-    temperature: float = setting(300.0, "temperature in K", group=DYNAMICS)
+    temperature: float = setting(300.0, "temperature in K; with nve of the first velocities", group=DYNAMICS)
     time: float = setting(10.0, "simulated time in ps", group=DYNAMICS)
     timestep: float = setting(0.5, "time step in fs", group=DYNAMICS)
     ensemble: str = setting(

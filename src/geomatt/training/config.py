@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 import tomllib
@@ -142,7 +143,7 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        hints = get_type_hints(type(self))
+        hints = _hints(TrainConfig)
         for item in dataclasses.fields(self):
             value = getattr(self, item.name)
             if value is not None and item.name != "network":
@@ -299,8 +300,11 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if "model" not in values and set(network_config(OLDEST).settings()) <= set(values):
         values = {**values, "model": OLDEST}  # a complete file of version 0.1
     kind = network_config(str(values.get("model") or DEFAULT))
-    own = get_type_hints(kind)
-    network = dict(values.get("network") or {})
+    own = _hints(kind)  # type: ignore[arg-type]
+    network = values.get("network") or {}
+    if not isinstance(network, Mapping):
+        raise GeomAttError(f"{source}: network = {network!r:.80} is not a table of settings.")
+    network = dict(network)
     network |= {name: value for name, value in values.items() if name not in known and name in own}
     rest = {name: value for name, value in values.items() if name in known and name != "network"}
     unknown = sorted((set(values) - known - set(own)) | (set(network) - set(own)))
@@ -313,11 +317,17 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if unknown:
         listing = ", ".join(sorted({*known, *kind.settings()}))
         raise GeomAttError(f"{source} has unknown settings: {', '.join(unknown)}. Known are: {listing}.")
-    hints = get_type_hints(TrainConfig)
+    hints = _hints(TrainConfig)
     checked = {name: _typed(name, value, str(hints[name]), source) for name, value in rest.items()}
     if network:
         checked["network"] = {n: _typed(n, value, str(own[n]), source) for n, value in network.items()}
     return checked
+
+
+@functools.cache
+def _hints(config: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass."""
+    return get_type_hints(config)
 
 
 def _network_settings(config: TrainConfig, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -340,7 +350,7 @@ def _typed(name: str, value: Any, hint: str, source: str) -> Any:
         return value
     if hint in (str(int), "int | None") and whole:
         return value
-    if hint in (str(float), "float | None") and number:
+    if hint in (str(float), "float | None") and number and not (whole and abs(value) > 10**300):
         return float(value)
     if hint in (str(str), "str | None") and isinstance(value, str):
         return value

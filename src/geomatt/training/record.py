@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import platform
@@ -91,6 +92,7 @@ def hardware(device: str) -> str:
     return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
 
 
+@functools.cache  # a later commit is not the code that runs
 def commit() -> str | None:
     """The commit of the source tree the package runs from, if it is one."""
     source = Path(__file__).resolve().parents[3]

@@ -58,7 +58,7 @@ def check_resume(found: Checkpoint, config: TrainConfig, identity: dict[str, str
 
 def extends(found: Checkpoint, config: TrainConfig, folder: Path) -> bool:
     """True if a finished run is given more epochs; an error if its epochs cannot become those of `config`."""
-    before, counters = found.config["epochs"], found.counters
+    before, counters = TrainConfig.from_dict(found.config, str(folder)).epochs, found.counters
     if config.epochs == before:
         return False
     if config.epochs <= counters.epoch:

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from geomatt.data import Dataset, check_labels, read
 from geomatt.data.make import SampleConfig, Workers, sample
 from geomatt.data.make.intact import Bonding
@@ -20,7 +22,7 @@ from geomatt.model import AnyPotential, load
 from geomatt.pages import evaluation_report
 from geomatt.pages.reports import REPORT
 from geomatt.training import TrainCallback, resolve, train_members
-from geomatt.training.dataset import make_splits, resolve_sizes
+from geomatt.training.dataset import make_splits, resolve_inputs, resolve_sizes
 from geomatt.training.folder import CONFIG
 from geomatt.training.members import stored_settings
 from geomatt.workflow.config import AutoConfig
@@ -95,10 +97,13 @@ def _train(
         "val": config.validation_frames,
         "split": "blocked",
         "report_unit": "kcal/mol",
+        "device": "cuda" if torch.cuda.is_available() else "cpu",
         "seed": config.seed,
     }
     asked = resolve({} if resume else given, stored_settings(folder / MODEL) if resume else None)
     asked = resolve_sizes(asked.replace(data=given["data"]), len(dataset))
+    if not resume:
+        asked = resolve_inputs(asked, dataset)
     results = train_members(
         dataset,
         make_splits(asked, len(dataset)),

@@ -8,6 +8,7 @@ from geomatt.errors import GeomAttError
 from geomatt.model.settings import NetworkConfig, require_range, setting
 
 MOST_FUNCTIONS = 10_000
+HIGHEST_ORDER = 100  # far above any that leaves overlap functions
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,9 @@ class GeometricAttentionConfig(NetworkConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "orders", tuple(int(k) for k in self.orders))
-        if not self.orders or min(self.orders) < 2:
-            raise GeomAttError(f"Attention `orders` must be 2 or more, not {self.orders}.")
+        if not self.orders or min(self.orders) < 2 or max(self.orders) > HIGHEST_ORDER:
+            given = ", ".join(f"{k:.3g}" if k > 10**6 else str(k) for k in self.orders if k < 10**300)
+            raise GeomAttError(f"Attention `orders` must be 2 to {HIGHEST_ORDER}, not {given}.")
         require_range(self, 1, 100, "layers")
         require_range(self, 1, 10_000, "features", "overlap_features")
         if self.width(max(self.orders)) < 1:

@@ -41,21 +41,25 @@ function makeControls(explorer) {
   });
   parts.push(saved.root);
 
-  const show = () => {
+  // What is chosen; shown at once, while the numbers may still be decoded.
+  const showChoices = () => {
     const { state } = explorer;
     const now = meta.records[state.record];
     stream.select.value = streams.indexOf(now.stream);
     layer.select.replaceChildren(...layersOf(now.stream).map((r) => element("option", { value: r.k }, r.layerLabel)));
     layer.select.value = state.record;
     member.select.value = state.member;
-    threshold.value = explorer.threshold;
-    shown.textContent = `threshold ${explorer.threshold.toFixed(2)} of the largest (${explorer.lines.length} lines)`;
     frame.value = state.frame;
     title.textContent = `frame ${state.frame + 1} of ${last + 1}: ${meta.frames[state.frame].label}`;
+  };
+  const show = () => {
+    showChoices();
+    threshold.value = explorer.threshold;
+    shown.textContent = `threshold ${explorer.threshold.toFixed(2)} of the largest (${explorer.lines.length} lines)`;
     play.textContent = explorer.playing ? "Stop" : "Play";
     play.setAttribute("aria-pressed", Boolean(explorer.playing));
   };
-  return { root: element("div", { class: "choices" }, ...parts), show };
+  return { root: element("div", { class: "choices" }, ...parts), show, showChoices };
 }
 
 // What is shown, as files.

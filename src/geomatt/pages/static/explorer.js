@@ -45,6 +45,7 @@ class Explorer {
   // Change the state and show it.
   async set(changes) {
     Object.assign(this.state, changes);
+    this.controls.showChoices();
     const { frame, record, member } = this.state;
     if ("frame" in changes || !this.structure) {
       this.structure = this.data.structure(frame);
