@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -66,6 +67,25 @@ def test_cells_are_clusters_of_images(cell: Tensor, atoms: int) -> None:
     expected = network(cluster(batch, 2 * RADIUS))[:, :atoms]  # what two rounds see
     assert torch.allclose(network(batch), expected, atol=1e-11)
     assert torch.allclose(evaluate(network, batch).atomic[0], expected, atol=1e-11)
+
+
+@pytest.mark.parametrize("cell", [SKEW, FLAT, None], ids=["cell", "flat", "molecule"])
+def test_the_order_of_atoms_in_memory_changes_nothing(monkeypatch, cell: Tensor | None) -> None:
+    network, batch = small_network(radius=RADIUS), crystal(SKEW if cell is None else cell, 6)
+    batch = Batch(batch.numbers, batch.positions / 3.0, cell=None if cell is None else batch.cell)
+    expected, records = evaluate(network, batch), network.attention(batch)
+    box = None if cell is None else cell.numpy()
+    pbc = [False] * 3 if cell is None else cell.any(1).tolist()
+    order = graphs.spatial_order(batch.positions[0].numpy(), box, pbc, 1.0)
+    assert sorted(order.tolist()) == list(range(6))
+    monkeypatch.setattr(graphs, "SORTED", 0)
+    monkeypatch.setattr(graphs, "spatial_order", lambda *_: np.array([3, 1, 5, 0, 4, 2]))
+    found = evaluate(network, batch)
+    assert network.graph(batch).atom.tolist() == [3, 1, 5, 0, 4, 2]
+    assert torch.allclose(found.atomic, expected.atomic, atol=1e-12)
+    assert torch.allclose(found.forces, expected.forces, atol=1e-12)
+    for mine, theirs in zip(network.attention(batch), records, strict=True):
+        assert torch.allclose(mine.matrix, theirs.matrix, atol=1e-12)
 
 
 def test_a_supercell_has_a_multiple_of_the_energy_and_the_same_stress() -> None:

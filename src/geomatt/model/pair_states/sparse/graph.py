@@ -16,9 +16,11 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.model.neighbours import neighbour_list
+from geomatt.model.neighbours import complete_cell, neighbour_list
 from geomatt.model.pair_states.sparse.native import native_triangles
 
+SORTED = 100  # atoms from which they are put in an order in which neighbours are near each other in memory
+BITS = 16  # of the cubes along an edge for that
 CANDIDATES = 2**22  # third atoms that are looked at together
 KEPT_TRIANGLES = 2**25  # in all graphs that a cache holds
 # Å beyond the radius that the graph of a moving structure reaches, so that it serves for some steps: pairs
@@ -73,9 +75,13 @@ def structure_graph(positions: Tensor, cell: Tensor | None, radius: float) -> Pa
     device, atoms = positions.device, len(positions)
     pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
     box = cell.detach().double().cpu().numpy() if cell is not None and any(pbc) else None
-    itself = np.arange(atoms)
+    itself, place = np.arange(atoms), positions.detach().double().cpu().numpy()
+    atom = itself
+    if atoms > SORTED and radius:
+        atom = spatial_order(place, box, pbc, radius)
+        place = place[atom]
     if radius:
-        near = neighbour_list(positions.detach().double().cpu().numpy(), box, pbc, radius)
+        near = neighbour_list(place, box, pbc, radius)
         i, j = np.concatenate([itself, near.i]), np.concatenate([itself, near.j])
         shift = np.concatenate([np.zeros((atoms, 3), dtype=np.int64), near.shift])
     else:
@@ -94,7 +100,7 @@ def structure_graph(positions: Tensor, cell: Tensor | None, radius: float) -> Pa
     moved = [torch.from_numpy(x).to(device) for x in (i, j, hop, first, key)]
     start, left, right = native_triangles(span, *moved) or _triangles(span, *moved)
     return PairGraph(
-        torch.arange(atoms, device=device),
+        torch.from_numpy(atom).to(device),
         torch.zeros(atoms, dtype=torch.int64, device=device),
         moved[0],
         moved[1],
@@ -102,6 +108,23 @@ def structure_graph(positions: Tensor, cell: Tensor | None, radius: float) -> Pa
         torch.from_numpy(own).to(device),
         Triangles(start, left, right, torch.from_numpy(reverse).to(device, torch.int32)),
     )
+
+
+def spatial_order(
+    positions: np.ndarray, cell: np.ndarray | None, pbc: Sequence[bool], size: float
+) -> np.ndarray:
+    """Atoms in an order in which neighbours are near each other: along a Z-shaped curve through cubes."""
+    periodic = np.array(pbc)
+    if cell is not None:  # atoms of a cell may be anywhere
+        box = complete_cell(cell, periodic)
+        home = np.where(periodic, np.floor(positions @ np.linalg.inv(box)), 0.0)
+        positions = positions - home @ box
+    cubes = np.floor((positions - positions.min(0)) / size).astype(np.int64) & (2**BITS - 1)
+    code = np.zeros(len(positions), dtype=np.int64)
+    for bit in range(BITS):  # the bits of x, y and z in turns
+        for axis in range(3):
+            code |= ((cubes[:, axis] >> bit) & 1) << (3 * bit + axis)
+    return np.argsort(code, kind="stable")
 
 
 def _triangles(

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from geomatt.model.pair_states.network import PairStates
     from geomatt.model.pair_states.sparse.graph import PairGraph
 
-PART_BYTES = {"cpu": 2**20, "cuda": 2**30}  # of the widest array of a part of the states
+PART_BYTES = {"cpu": 2**20, "cuda": 2**30}  # of the widest array of a part of the states, for each thread
 MORE = 1.1  # room for a structure whose neighbours become more
 
 
@@ -108,6 +108,6 @@ class Rounds(torch.autograd.Function):
 
 
 def _parts(states: int, width: int, like: Tensor) -> Iterator[slice]:
-    limit = PART_BYTES["cpu" if like.device.type == "cpu" else "cuda"]
+    limit = PART_BYTES["cuda"] if like.is_cuda else torch.get_num_threads() * PART_BYTES["cpu"]
     step = max(64, limit // (2 * width * like.element_size()))
     return (slice(begin, begin + step) for begin in range(0, states, step))
