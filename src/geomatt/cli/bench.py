@@ -91,7 +91,7 @@ def _show(result: BenchReport) -> None:
         said = [*map(_coloured, row["checks"]), *([row["note"]] if row["note"] else [])]
         if said:
             against = f"{row['what']}, {row['ours']['name']} against {row['baseline']['name']}"
-            say(f"{against}: {'; '.join(said)}")
+            say(f"{against}: {'; '.join(said)}", markup=True)
     if found["exactness"]:
         output.print(_table("Exactness of the engines", words.EXACTNESS, found["exactness"], words.exactness))
     if found["scaling"]:

@@ -56,9 +56,6 @@ def label(
     )
     if result.failed:
         listed = ", ".join(map(str, result.failed[:_NAMED])) + (" …" if len(result.failed) > _NAMED else "")
-        note(
-            f"[bold yellow]Note:[/] the method failed for {len(result.failed)} structures, which are "
-            f"left out: {listed}"
-        )
+        note(f"Note: the method failed for {len(result.failed)} structures, which are left out: {listed}")
     say(f"data: {out}\nhow it was made: {out.with_suffix('.json')}")
     note(f"Next:\n  geomatt data info {out}")

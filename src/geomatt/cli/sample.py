@@ -63,7 +63,7 @@ def sample(
         stopped()
     output.print(summary_table(result.summary))
     for remark in notes(result.summary):
-        note(f"[bold yellow]Note:[/] {remark}")
+        note(f"Note: {remark}", style="yellow")
     say(f"data: {out}\nhow it was made: {out.with_suffix('.json')}")
     note(f"Next:\n  geomatt data info {out}\n  geomatt train {out} --out runs/{out.stem}")
 
