@@ -2,43 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
-
 import torch
-from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.autograd import AutogradEngine
+from geomatt.model.choosing import ChoosingEngine, PreparedWeights
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.model.geometric_attention.gpu.engine import FusedEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import SparseEngine
-from geomatt.model.interface import Engine, Evaluation, Parameters
+from geomatt.model.interface import Engine
 from geomatt.model.native.library import compiler_in_words, library, to_be_compiled
 
 # Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
 DENSE_ATOMS = {"cpu": 110, "cuda": 400}
 
 
-@dataclass
-class PreparedWeights:
-    """Weights of M networks, prepared for an engine when it is first chosen."""
-
-    parameters: Parameters
-    keep: bool
-    prepared: dict[Engine, Any] = field(default_factory=dict)
-
-    def of(self, engine: Engine) -> Any:
-        if engine not in self.prepared:
-            self.prepared[engine] = engine.prepare(self.parameters, keep=self.keep)
-        return self.prepared[engine]
-
-
-class GeometricAttentionEngine(Engine):
+class GeometricAttentionEngine(ChoosingEngine):
     """C++ on a CPU, Triton kernels on a GPU, neighbour lists for large systems, plain torch otherwise.
 
     "pairs" never uses neighbour lists, "sparse" does for all but loss gradients, "dense" is plain torch. Loss
@@ -54,33 +37,6 @@ class GeometricAttentionEngine(Engine):
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
         with torch.random.fork_rng(devices=[]):
             self.autograd = AutogradEngine(GeometricAttention(config))
-
-    def prepare(self, parameters: Parameters, *, keep: bool = False) -> PreparedWeights:
-        return PreparedWeights(parameters, keep)
-
-    def evaluate(
-        self,
-        prepared: PreparedWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> Evaluation:
-        engine = self._choose(prepared, batch, gradient)
-        found = engine.evaluate(prepared.of(engine), batch, index=index, forces=forces, gradient=gradient)
-        found.maker = engine
-        return found
-
-    def gradient(
-        self,
-        evaluation: Evaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        assert evaluation.maker is not None
-        return evaluation.maker.gradient(evaluation, by_energy, by_forces, by_stress)
 
     def setup_pending(self) -> bool:
         return self.name in ("auto", "pairs") and to_be_compiled(CODE)
@@ -101,7 +57,7 @@ class GeometricAttentionEngine(Engine):
     def _large(self, batch: Batch) -> bool:
         return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 110)
 
-    def _choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
+    def choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
         if batch.cell is not None and gradient:
             return self.autograd

@@ -106,7 +106,7 @@ class SparseEngine(Engine):
         by_forces: Tensor | None,
         by_stress: Tensor | None = None,
     ) -> Tensor:
-        raise NotImplementedError
+        raise TypeError("neighbour lists only evaluate; loss gradients are those of all pairs")
 
     def capturable(self, batch: Batch) -> bool:
         return False
