@@ -119,7 +119,8 @@ def test_elements_begin_nearly_alike_and_weights_are_orthogonal() -> None:
     apart = states[:, ~torch.eye(20, dtype=torch.bool)]
     assert 2 / 256 < apart.square().mean() < 30 / 256
     for table in (network.g, network.h):
-        assert 0.1 < table.std(0).mean() < 0.3 and abs(table.mean() - 1.0) < 0.05
+        assert 0.1 < table.std(0).mean() < 0.3
+        assert abs(table.mean() - 1.0) < 0.05
     assert all(torch.allclose(w @ w.T, torch.eye(256, dtype=w.dtype), atol=1e-5) for w in network.W2)
 
 
