@@ -15,6 +15,7 @@ from geomatt.data.batch import Batch
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.model.domain.frames import EXTRAPOLATION
+from geomatt.settings import typed
 from geomatt.simulation.loading import Model, load_model
 from geomatt.simulation.watch import RangeWatch
 
@@ -56,7 +57,7 @@ class GeomAttCalculator(Calculator):
         self._on_device: Tensor | None = None  # the atomic numbers on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
         self._told: set[str] = set()  # warnings given
-        self._watch = RangeWatch(self.model.domain, walls)
+        self._watch = RangeWatch(self.model.domain, typed("walls", walls, bool))
 
     @property
     def wall_steps(self) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 from geomatt.data.make.config import METHOD, MethodConfig, SampleConfig
 from geomatt.errors import GeomAttError
-from geomatt.settings import setting
+from geomatt.settings import check_types, setting
 from geomatt.training.config import TrainConfig
 
 TRAINING, TEST = "Training", "Dynamics with the model"
@@ -86,6 +86,7 @@ class ImproveConfig(MethodConfig):
     seed: int = setting(0, "seed of the dynamics", group=EXPLORE)
 
     def __post_init__(self) -> None:
+        check_types(self)
         object.__setattr__(self, "arguments", dict(self.arguments or {}))
         for name in ("rounds", "replicas", "stride", "epochs"):
             if getattr(self, name) < 1:

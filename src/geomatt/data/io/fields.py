@@ -10,6 +10,7 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
+from geomatt.settings import typed
 
 NEEDED = ("numbers", "positions")
 QUANTITIES = (*NEEDED, "energy", "forces", "stress", "charge", "multiplicity", "weight")
@@ -25,7 +26,7 @@ NOT_LABELS = {
 
 def check_mapping(keys: Mapping[str, str] | None) -> dict[str, str]:
     """``keys`` as a dictionary; raise an error for unknown quantities."""
-    mapping = dict(keys or {})
+    mapping: dict[str, str] = typed("keys", keys or {}, dict[str, str])
     for quantity in mapping:
         if quantity not in QUANTITIES:
             raise GeomAttError(
