@@ -163,7 +163,10 @@ def summary(dataset: Dataset) -> list[tuple[str, str]]:
         energies = dataset.energies * factor
         rows.append(("energy", f"mean {energies.mean():.4f}, std {energies.std():.4f} {unit}"))
     if dataset.forces is not None:
-        rms = np.sqrt(np.mean(dataset.forces**2)) * factor
+        rms = np.sqrt(np.nanmean(dataset.forces**2)) * factor
         rows.append(("force RMS", f"{rms:.4f} {unit}/Å per component"))
+    for name, values in (("charges", dataset.charges), ("weights", dataset.weights)):
+        if values is not None:
+            rows.append((name, f"{values.min():g} to {values.max():g}"))
     rows.append(("note", with_flags(origin.get("notes", ""))))
     return [(name, value) for name, value in rows if value]

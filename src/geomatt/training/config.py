@@ -22,7 +22,7 @@ from geomatt.units import energy_unit
 if TYPE_CHECKING:
     import torch
 
-LARGEST_SEED = 2**62
+LARGEST_SEED, MOST_MEMBERS = 2**62, 1000
 DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
 
 
@@ -44,7 +44,7 @@ class TrainConfig:
     )
     keys: dict[str, str] = setting(
         None,
-        "where the file keeps numbers, positions, energy or forces: forces=my_forces; none leaves out",
+        "where the file keeps energy, forces, weight, …: forces=my_forces; none leaves out",
         group=DATA,
         flag="--key",
         example="forces=my_forces",
@@ -155,6 +155,9 @@ class TrainConfig:
         for name in ("seed", "split_seed"):
             if getattr(self, name) > LARGEST_SEED:
                 raise GeomAttError(f"`{name}` must be at most {LARGEST_SEED}.")
+        for name in ("folds", "members"):
+            if getattr(self, name) > MOST_MEMBERS:
+                raise GeomAttError(f"`{name}` must be at most {MOST_MEMBERS}, not {getattr(self, name)}.")
         if self.report_unit is not None:
             energy_unit(self.report_unit)
         if not all(math.isfinite(energy) for energy in self.reference.values()):

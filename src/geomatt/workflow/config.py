@@ -8,7 +8,7 @@ from typing import Any
 from geomatt.data.make.config import METHOD, MethodConfig, SampleConfig
 from geomatt.errors import GeomAttError
 from geomatt.settings import check_types, setting
-from geomatt.training.config import TrainConfig
+from geomatt.training.config import MOST_MEMBERS, TrainConfig
 
 TRAINING, TEST = "Training", "Dynamics with the model"
 
@@ -40,8 +40,8 @@ class AutoConfig(SampleConfig):
             )
         if self.epochs < 1:
             raise GeomAttError(f"`epochs` must be at least 1, not {self.epochs}.")
-        if self.members < 0:
-            raise GeomAttError(f"`members` must not be negative, but is {self.members}.")
+        if not 0 <= self.members <= MOST_MEMBERS:
+            raise GeomAttError(f"`members` must be from 0 to {MOST_MEMBERS}, not {self.members}.")
         if not 0 < self.picoseconds <= 1e6 or not 0 < self.start_temperature <= 1e5:
             raise GeomAttError("`picoseconds` and `start_temperature` must be positive.")
 
