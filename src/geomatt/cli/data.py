@@ -79,7 +79,7 @@ def info(
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
-    from geomatt.data import check_labels
+    from geomatt.data.checks import check_labels, energies_compared
 
     dataset = read_data(file, energy_unit, length_unit, key, force_unit)
     facts(summary(dataset))
@@ -88,6 +88,10 @@ def info(
         say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)
     if not warnings and dataset.energies is not None:
         output.print("Nothing about the labels looks wrong.")
+        if dataset.forces is not None and not energies_compared(dataset):
+            note(
+                "Energies were not compared with forces: that needs 30 frames of one molecule without a cell."
+            )
 
 
 def convert(

@@ -63,6 +63,11 @@ def check_labels(dataset: Dataset) -> list[str]:
     return warnings
 
 
+def energies_compared(dataset: Dataset) -> bool:
+    """True if there are enough frames of a molecule for `check_labels` to compare energies with forces."""
+    return any(len(frames) >= springs.MIN_FRAMES for frames in _molecules(dataset))
+
+
 def _not_finite(dataset: Dataset) -> list[str]:
     forces = dataset.forces
     if forces is not None:  # forces of a whole structure may be missing
