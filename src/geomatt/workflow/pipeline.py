@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from geomatt.arguments import path_of, require
 from geomatt.data import Dataset, check_labels, read
 from geomatt.data.make import SampleConfig, Workers, sample
 from geomatt.data.make.intact import Bonding
@@ -47,7 +48,8 @@ def auto(
     Every stage is stored when it is finished, and continued when it is not: the same call goes on after any
     interruption. `watch(what, total, unit)` and `training()` give what is told about progress.
     """
-    folder = Path(out)
+    folder = path_of("out", out)
+    require("settings", config, AutoConfig, "AutoConfig(frames=1000)")
     settings = {**config.to_dict(), "molecule": fingerprint(molecule)}
     with stages(folder, "auto", settings) as done:
         if not (folder / DATA).is_file():
