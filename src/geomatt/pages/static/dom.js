@@ -40,7 +40,7 @@ function digits(value, count = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(count - 1) : String(Number(value.toPrecision(count)));
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−");
 }
 
 function colour(name) {
