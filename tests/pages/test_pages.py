@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from browser import Visit
 from conftest import small_network
 from tiny_network import Tiny, TinyConfig
 from typer.testing import CliRunner
@@ -25,6 +26,11 @@ from geomatt.pages.figures import write_figures
 from geomatt.pages.page import Page, quantised
 from geomatt.pages.pair_sets import usual_sets
 from geomatt.pages.structures import common_turns, good_view
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6360000000020001"
+    "48afa4710000000049454e44ae426082"
+)
 
 
 def potential(seed=0, **changes) -> Potential:
@@ -189,6 +195,29 @@ def test_a_page_is_complete_and_escaped():
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
     assert page.count("<iframe") == 0
     assert Page("t")._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_blocks_of_the_report_of_experiments(chromium, tmp_path):
+    picture = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
+    blocks = [
+        {"kind": "contents", "headings": ["One", "Two"]},
+        {"kind": "heading", "text": "One"},
+        {"kind": "prose", "text": "Some **bold** words <b>\n\nA list:\n- `first`\n- second"},
+        {"kind": "table", "title": "T", "header": ["a"], "rows": [["1"], ["2"]], "strong": [1], "note": "n"},
+        {"kind": "figures", "items": [{"source": picture, "caption": "A pixel"}]},
+        {"kind": "heading", "text": "Two"},
+    ]
+    page = chromium.new_page()
+    visit = Visit(page, Page("t", "s", blocks).save(tmp_path / "page.html"))
+    assert page.locator("main strong").inner_text() == "bold"
+    assert page.locator("main b").count() == 0
+    assert page.locator("li code").inner_text() == "first"
+    assert page.locator("tr.strong").inner_text() == "2"
+    assert page.locator("img").evaluate("(image) => image.naturalWidth") == 1
+    page.get_by_role("button", name="Two").click()
+    visit.requests = [url for url in visit.requests if not url.startswith("data:")]
+    visit.check()
+    page.close()
 
 
 def test_quantised():

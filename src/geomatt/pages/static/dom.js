@@ -31,6 +31,21 @@ function table(header, rows, choose = null) {
       element("tbody", {}, ...body)));
 }
 
+// A little Markdown: paragraphs, lists with "- ", **bold** and `code`.
+function prose(text) {
+  const inline = (line) => line.split(/(`[^`]+`|\*\*[^*]+\*\*)/).map((part) => {
+    if (/^`.+`$/.test(part)) return element("code", {}, part.slice(1, -1));
+    return /^\*\*.+\*\*$/.test(part) ? element("strong", {}, part.slice(2, -2)) : part;
+  });
+  const parts = text.split(/\n\s*\n/).flatMap((paragraph) => {
+    const items = paragraph.split(/^- /m).slice(1);
+    const before = paragraph.split(/^- /m)[0].trim();
+    return [...(before ? [element("p", {}, ...inline(before))] : []),
+      ...(items.length ? [element("ul", {}, ...items.map((item) => element("li", {}, ...inline(item.trim()))))] : [])];
+  });
+  return element("div", { class: "prose" }, ...parts);
+}
+
 function panel(title, ...content) {
   return element("section", { class: "panel" }, element("h3", {}, title), ...content);
 }
