@@ -6,8 +6,9 @@ from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from geomatt.pages.explorer import explain
+    from geomatt.pages.members import members_report
     from geomatt.pages.page import Block, Page
-    from geomatt.pages.reports import evaluation_report, members_report, run_report
+    from geomatt.pages.reports import evaluation_report, run_report
     from geomatt.pages.simulations import dynamics_report
 
 _MODULES = {
@@ -16,7 +17,7 @@ _MODULES = {
     "dynamics_report": "simulations",
     "evaluation_report": "reports",
     "explain": "explorer",
-    "members_report": "reports",
+    "members_report": "members",
     "run_report": "reports",
 }
 

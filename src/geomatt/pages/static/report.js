@@ -8,6 +8,8 @@ const BLOCKS = {
   figures: ({ items }) => element("div", {}, ...items.map(({ source, caption }) =>
     element("figure", { class: "figure" }, element("img", { src: source, alt: caption }), element("figcaption", {}, caption)))),
   text: ({ text, note }) => element("p", { class: note ? "note" : "" }, text),
+  links: ({ text, items }) => element("p", {}, `${text} `, ...Object.entries(items).flatMap(([name, target], k) =>
+    [k ? ", " : "", element("a", { href: target }, name)])),
   command: ({ text }) => element("p", {}, element("code", {}, text)),
   facts: ({ rows }) => element("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
   table: ({ header, rows, title, note, strong = [] }) => {
