@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import re
 
@@ -12,9 +13,10 @@ from browser import Visit
 from conftest import small_network
 
 from geomatt import Committee, Potential, Structure
+from geomatt.analysis import distances
 from geomatt.data.public.embedded import ethanol
-from geomatt.model import Normalisation
-from geomatt.pages import explain
+from geomatt.model import Normalisation, new_network
+from geomatt.pages import Page, explain
 
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 
@@ -72,7 +74,7 @@ def reading(visit: Visit) -> str:
     return visit.page.locator(".reading").inner_text()
 
 
-def cell(visit: Visit, i: int, j: int, atoms: int = 9) -> tuple[float, float]:
+def cell_of(visit: Visit, i: int, j: int, atoms: int = 9) -> tuple[float, float]:
     """Where a cell of the attention matrix is on the screen."""
     box = visit.page.locator(".matrix").first.bounding_box()
     size = (box["width"] - 25) / atoms
@@ -96,7 +98,7 @@ def test_layer_stream_and_member_change_the_matrix(visit):
 
 def test_pointing_at_a_cell_shows_the_pair(visit):
     before = visit.pixels(".view")
-    visit.page.mouse.move(*cell(visit, 0, 2))
+    visit.page.mouse.move(*cell_of(visit, 0, 2))
     assert visit.pixels(".view") != before
     distance = np.linalg.norm(ethanol()[0].positions[0] - ethanol()[0].positions[2])
     assert f"C0–O2: distance {distance:.3f} Å" in reading(visit)
@@ -114,7 +116,7 @@ def test_a_threshold_hides_lines(visit):
 
 
 def test_switching_a_pair_off_changes_the_energy(visit):
-    visit.page.mouse.click(*cell(visit, 0, 1))
+    visit.page.mouse.click(*cell_of(visit, 0, 1))
     visit.page.mouse.move(5, 5)
     assert "→" not in reading(visit)
     before = visit.pixels(".view")
@@ -147,14 +149,14 @@ def test_sets_of_pairs_are_switched_off(visit):
 def test_a_set_of_ones_own(visit):
     single = []
     for j in (1, 4, 3):
-        visit.page.mouse.click(*cell(visit, 0, j))
+        visit.page.mouse.click(*cell_of(visit, 0, j))
         visit.page.get_by_role("button", name="Switch this pair off").click()
         single.append(change(visit))
         visit.page.get_by_role("button", name="Add it to a set").click()
     visit.page.get_by_role("button", name="Switch the set off (3)").click()
     assert "--off 0-1,0-4,0-3" in reading(visit)  # not computed: the sum, and how to get it
     assert change(visit) == pytest.approx(sum(single), rel=0.02)
-    visit.page.mouse.click(*cell(visit, 0, 4))
+    visit.page.mouse.click(*cell_of(visit, 0, 4))
     visit.page.get_by_role("button", name="Take it out of the set").click()
     visit.page.get_by_role("button", name="Switch the set off (2)").click()
     assert "estimate" not in reading(visit)  # this set is in the page
@@ -220,6 +222,48 @@ def test_downloads(visit, tmp_path):
     assert arrays["alpha"].shape == (4, 9, 9)
     np.testing.assert_allclose(arrays["positions"], ethanol()[0].positions, atol=1e-5)
     assert float(rows[0]["attention_ij"]) == pytest.approx(arrays["alpha"][0, 0, 1], rel=1e-4)
+
+
+def test_a_notebook_displays_it(chromium, file, tmp_path):
+    source = html.escape(file.read_text(encoding="utf-8"))
+    shown = Page("<x>", blocks=[{"kind": "text", "text": "hello"}])._repr_html_()
+    cell = (
+        f"<!doctype html><body>{shown}<iframe srcdoc=\"{source}\" style='width:100%;height:900px'></iframe>"
+    )
+    notebook = tmp_path / "notebook.html"
+    notebook.write_text(cell, encoding="utf-8")
+    page = chromium.new_page(viewport={"width": 1300, "height": 1000})
+    made = Visit(page, notebook)
+    page.frame_locator("iframe >> nth=1").locator(".explorer[data-ready]").wait_for()
+    assert page.frame_locator("iframe >> nth=0").locator("main").inner_text() == "hello"
+    assert made.problems == []
+    assert [url for url in made.requests if not url.startswith(("about:", "blob:"))] == made.requests[:1]
+    page.close()
+
+
+def test_cells_and_networks_with_rounds(chromium, tmp_path):
+    settings = {"channels": 8, "rounds": 2, "functions": 8, "radius": 4.0}
+    network = new_network("pair-states", settings, (1, 8))
+    cell = np.array([[4.0, 0, 0], [3.6, 3.0, 0], [0.5, 1.0, 5.0]])  # so skewed that rounding is not enough
+    positions = np.array([[0.1, 0.2, 0.3], [0.9, 0.4, 0.2], [6.4, 2.6, 3.9], [3.3, 0.4, 1.9]])
+    box = Structure(np.array([8, 1, 1, 8]), positions, cell=cell, pbc=(True, True, True))
+    page = explain(Potential(network, Normalisation(0.0, 1.0)), box, untrained=0).save(tmp_path / "box.html")
+    tab = chromium.new_page(viewport={"width": 1300, "height": 1000})
+    made = Visit(tab, page)
+    tab.wait_for_selector(".explorer[data-ready]")
+    apart = distances(box)
+    labels = ["O0", "H1", "H2", "O3"]
+    for i, j in ((0, 1), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)):
+        tab.mouse.move(*cell_of(made, i, j, 4))
+        assert f"{labels[i]}–{labels[j]}: distance {apart[i, j]:.3f} Å" in reading(made)
+    choose(made, "layer", "round 2")
+    assert "round 2" in tab.locator("figcaption").first.inner_text()
+    tab.mouse.click(*cell_of(made, 0, 1, 4))
+    tab.get_by_role("button", name="Switch this pair off").click()
+    assert "→" in reading(made)
+    assert "all its images" in tab.locator("section:has-text('Sets of pairs')").inner_text()
+    made.check()
+    tab.close()
 
 
 def test_narrow_and_dark(chromium, file):

@@ -65,7 +65,7 @@ def evaluation_report(
     potential: AnyPotential, tested: EvaluationResult, progress: Progress | None = None
 ) -> Page:
     """The errors of a model on data, and its attention in a frame with a typical error."""
-    rows = [[name.replace("_", " "), str(value)] for name, value in tested.provenance.items() if value]
+    rows = [[name.replace("_", " "), _words(value)] for name, value in tested.provenance.items() if value]
     errors = frame_errors(tested)
     typical = 0 if errors is None else int(np.argsort(errors, kind="stable")[len(errors) // 2])
     attention, arrays = attention_blocks(potential, tested.data[typical], tested.unit, progress)
@@ -78,6 +78,12 @@ def evaluation_report(
     ]
     name = tested.data.name or "unnamed data"
     return Page(f"Errors on {name}, {len(tested.data)} frames", describe(potential), blocks, arrays)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name.replace('_', ' ')} {each}" for name, each in value.items() if each)
+    return str(value)
 
 
 def attention_blocks(
