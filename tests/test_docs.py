@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,16 @@ def test_every_tutorial_is_there():
     assert {"md17", "own-molecule", "transfer", "attention", "engines", "active-learning", "periodic"} <= {
         path.stem for path in TUTORIALS
     }
+
+
+def test_the_version_is_the_same_everywhere():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    citation = re.search(
+        r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    assert citation.group(1) == project
+    written = [p for p in (ROOT / "src").rglob("*.py") if f'"{project}"' in p.read_text(encoding="utf-8")]
+    assert written == []
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda p: p.stem)

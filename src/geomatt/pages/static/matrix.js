@@ -42,7 +42,7 @@ class MatrixView {
     const { count, labels, highlight, atom, off } = content;
     const [start, size] = this.frame(width, count);
     painter.image(this.picture(content), start, start, size * count, size * count);
-    const stride = Math.ceil(count / 36);
+    const stride = Math.max(Math.ceil(count / 36), Math.ceil(9 / size)); // labels do not touch
     const text = { size: Math.max(7, Math.min(10, size * stride * 0.8)), fill: colour("soft") };
     for (let i = 0; i < count; i += stride) {
       const middle = start + (i + 0.5) * size;
