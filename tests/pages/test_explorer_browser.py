@@ -6,6 +6,7 @@ import csv
 import html
 import io
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -222,6 +223,23 @@ def test_downloads(visit, tmp_path):
     assert arrays["alpha"].shape == (4, 9, 9)
     np.testing.assert_allclose(arrays["positions"], ethanol()[0].positions, atol=1e-5)
     assert float(rows[0]["attention_ij"]) == pytest.approx(arrays["alpha"][0, 0, 1], rel=1e-4)
+
+
+def test_charts_and_tables_are_saved(visit, tmp_path):
+    for title, kind in (("α against distance", "SVG"), ("Does attention find bonds?", "CSV")):
+        with visit.page.expect_download() as waiting:
+            visit.page.get_by_role("button", name=f"Save {title} as {kind}").click()
+        saved = tmp_path / waiting.value.suggested_filename
+        waiting.value.save_as(saved)
+        if kind == "SVG":
+            chart = ElementTree.parse(saved).getroot()
+            assert chart.tag.endswith("}svg")
+            assert "var(" not in saved.read_text()
+        else:
+            rows = list(csv.reader(io.StringIO(saved.read_text())))
+            assert rows[0][:2] == ["average precision", "covalent bonds"]
+            assert rows[-1][0] == "1 / distance"
+            assert float(rows[-1][1]) > 0.9
 
 
 def test_a_notebook_displays_it(chromium, file, tmp_path):

@@ -47,7 +47,9 @@ function prose(text) {
 }
 
 function panel(title, ...content) {
-  return element("section", { class: "panel" }, element("h3", {}, title), ...content);
+  const made = element("section", { class: "panel" }, ...content);
+  made.prepend(element("h3", {}, title, ...savers(made, title)));
+  return made;
 }
 
 // A few significant digits, with a real minus sign.
