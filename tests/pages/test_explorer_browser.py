@@ -22,6 +22,22 @@ from geomatt.pages import Page, explain
 EVIL = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 
 
+# The mean difference of two pictures, given as addresses of data.
+DIFFERENCE = """async (pictures) => {
+  const [a, b] = await Promise.all(pictures.map(async (source) => {
+    const image = new Image();
+    image.src = source;
+    await image.decode();
+    const canvas = document.createElement("canvas");
+    [canvas.width, canvas.height] = [image.width, image.height];
+    const context = canvas.getContext("2d", { willReadFrequently: true });
+    context.drawImage(image, 0, 0);
+    return context.getImageData(0, 0, image.width, image.height).data;
+  }));
+  return a.reduce((sum, value, k) => sum + Math.abs(value - b[k]), 0) / a.length;
+}"""
+
+
 def potential(seed: int) -> Potential:
     return Potential(small_network(seed, orders=(2, 3)), Normalisation(-150.0, 0.5), {"report_unit": "eV"})
 
@@ -280,6 +296,23 @@ def test_cells_and_networks_with_rounds(chromium, tmp_path):
     tab.get_by_role("button", name="Switch this pair off").click()
     assert "→" in reading(made)
     assert "all its images" in tab.locator("section:has-text('Sets of pairs')").inner_text()
+    made.check()
+    tab.close()
+
+
+def test_frames_are_drawn_on_each_other(chromium, tmp_path):
+    first = ethanol()[0]
+    turn = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))[0]
+    turned = Structure(first.numbers, first.positions @ (turn * np.sign(np.linalg.det(turn))).T)
+    page = explain(potential(0), [first, turned], untrained=0, effects=0).save(tmp_path / "page.html")
+    tab = chromium.new_page(viewport={"width": 900, "height": 900})
+    made = Visit(tab, page)
+    tab.wait_for_selector(".explorer[data-ready]")
+    pictures = []
+    for frame in (0, 1):
+        slide(made, "frame", frame)
+        pictures.append(made.pixels(".view"))
+    assert tab.evaluate(DIFFERENCE, pictures) < 0.5  # of 255, on average
     made.check()
     tab.close()
 
