@@ -179,6 +179,15 @@ def test_a_set_of_ones_own(visit):
     assert "estimate" not in reading(visit)  # this set is in the page
     visit.page.get_by_role("button", name="Empty the set").click()
     assert "→" not in reading(visit)
+    visit.page.keyboard.down("Shift")
+    for j in (1, 2):
+        visit.page.mouse.click(*cell_of(visit, 0, j))
+    visit.page.keyboard.up("Shift")
+    assert "set: C0–C1, C0–O2" in reading(visit)
+    visit.page.mouse.move(5, 5)
+    visit.page.keyboard.press("Escape")
+    visit.page.wait_for_timeout(50)
+    assert "Point at a cell" in reading(visit)
 
 
 def test_an_atom_shows_its_row(visit):

@@ -13,7 +13,7 @@ class Explorer {
       picked: (atom) => this.set({ atom: atom === this.state.atom ? null : atom, pair: null, path: null }),
       pointed: (pair) => this.point(pair),
     });
-    const events = { pointed: (pair) => this.point(pair), chosen: (pair) => this.choose(pair) };
+    const events = { pointed: (pair) => this.point(pair), chosen: (pair, more) => this.choose(pair, more) };
     this.matrices = {
       attention: new MatrixView(() => this.matrix("attention"), { label: "Attention", ...events }),
       distance: new MatrixView(() => this.matrix("distance"), { label: "Distances", ...events }),
@@ -40,6 +40,9 @@ class Explorer {
           this.reading)),
       this.panels);
     document.addEventListener("theme", () => this.showPanels());
+    place.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.set({ pair: null, atom: null, path: null, hover: null, off: null });
+    });
     return this.set({});
   }
 
@@ -91,7 +94,9 @@ class Explorer {
     this.showReading();
   }
 
-  choose([i, j]) {
+  // `more`: the pair also goes into the reader's set, or out of it.
+  choose([i, j], more = false) {
+    if (more && i !== j) toggleInSet(this, [i, j]);
     if (i === j) this.set({ atom: i, pair: [i, j], path: null });
     else this.set({ pair: [i, j], atom: null, path: null });
   }

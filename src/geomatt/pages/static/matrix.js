@@ -13,7 +13,7 @@ class MatrixView {
     canvas.addEventListener("pointerleave", () => pointed(null));
     canvas.addEventListener("click", (event) => {
       const cell = this.cellAt(...this.surface.at(event));
-      if (cell) chosen(cell);
+      if (cell) chosen(cell, event.shiftKey);
     });
     canvas.addEventListener("keydown", (event) => {
       const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };

@@ -13,7 +13,7 @@ function describePair(explorer) {
   const pair = explorer.current;
   const rest = [...describeEnergy(explorer), ...switchButtons(explorer)];
   if (!pair) {
-    const hint = state.atom === null ? "Point at a cell or a line; click an atom for its row." : `atom ${structure.labels[state.atom]}: lines of this atom only`;
+    const hint = state.atom === null ? "Point at a cell or a line; click an atom for its row. Escape clears what is chosen." : `atom ${structure.labels[state.atom]}: lines of this atom only`;
     return [element("p", { class: "soft" }, hint), ...rest];
   }
   const [i, j] = pair;

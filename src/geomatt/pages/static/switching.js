@@ -30,6 +30,13 @@ function together(explorer, pairs) {
   return { label, pairs, energy, forces, force: rootMeanSquare(forces), added: pairs.length > 1 };
 }
 
+// A pair goes into the reader's set, or out of it; nothing is off afterwards.
+function toggleInSet({ state }, pair) {
+  const others = state.set.filter((other) => String(other) !== String(sorted(pair)));
+  state.set = others.length < state.set.length ? others : [...others, sorted(pair)];
+  state.off = null;
+}
+
 function describeEnergy(explorer) {
   const { meta, state } = explorer;
   const energy = meta.frames[state.frame].energy;
@@ -59,9 +66,10 @@ function switchButtons(explorer) {
   if (chosen && explorer.effectOf(chosen)) {
     parts.push(button(state.off === "pair" ? "Switch the pair on again" : "Switch this pair off", state.off === "pair", () => toggle("pair")));
     const inside = state.set.some((pair) => String(pair) === String(chosen));
-    const others = state.set.filter((pair) => String(pair) !== String(chosen));
-    parts.push(button(inside ? "Take it out of the set" : "Add it to a set", null,
-      () => explorer.set({ set: inside ? others : [...others, chosen], off: null })));
+    parts.push(button(inside ? "Take it out of the set" : "Add it to a set", null, () => {
+      toggleInSet(explorer, chosen);
+      explorer.set({});
+    }));
   } else if (chosen) {
     parts.push(element("span", { class: "soft" }, "This pair was not switched off: only the strongest were."));
   }
