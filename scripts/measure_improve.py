@@ -3,9 +3,9 @@
     python scripts/measure_improve.py --out DIR [--workers 2]
 
 For each seed a committee is trained on a few frames of methanol at 300 K. Rounds of `improve` at 800 K choose
-frames where its members differ, frames far from the data, or frames at random. All models are tested on the same
-independent frames at 800 K. Writes results/improve.json and docs/images/improve.png; needs tblite. Continues
-after Ctrl-C.
+frames where its members differ, frames far from the data, or frames at random. All models are tested on the
+same independent frames at 800 K. Writes results/improve.json and docs/images/improve.png; needs tblite.
+Continues after Ctrl-C.
 """
 
 from __future__ import annotations

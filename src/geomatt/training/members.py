@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from geomatt.data.mapped import excerpt
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Committee, Potential
@@ -86,7 +87,8 @@ def _train_members(
             tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
             results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
         if config.members > 1:  # folds have no frames that no member was trained on
-            calibrate([r.potential for r in results], dataset.select(splits[0].validation), out)
+            validation = dataset.select(excerpt(dataset, splits[0].validation))
+            calibrate([r.potential for r in results], validation, out)
     return results
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, Potential, load, new_network
 from geomatt.training.config import TrainConfig
 
 
-def starting_network(config: TrainConfig, seen: Dataset, base: Potential | None, seed: int) -> Network:
-    """The network before the first step: drawn from the seed, or the base model's."""
+def starting_network(
+    config: TrainConfig, elements: Sequence[int], base: Potential | None, seed: int
+) -> Network:
+    """The network before the first step, for data with these elements: drawn from the seed, or the base's."""
     if base is None:
-        return fresh_network(config, tuple(seen.elements), seed)
-    unknown = sorted(set(seen.elements) - set(base.elements))
+        return fresh_network(config, tuple(elements), seed)
+    unknown = sorted(set(elements) - set(base.elements))
     if unknown:
         raise GeomAttError(
             f"The data holds {', '.join(symbols(unknown))}, which the base model never saw "
