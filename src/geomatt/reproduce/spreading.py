@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from geomatt.progress import silent
@@ -30,14 +29,12 @@ def spread(
         settings,
         workers=None,
         deadline=None,
-        **{name: path and path.resolve() for name, path in _paths(settings).items()},
+        out=settings.out.resolve(),
+        data=settings.data and settings.data.resolve(),
+        models=settings.models and settings.models.resolve(),
     )
     with progress(f"{title}, {len(items)} tasks", len(items)) as advance:
         settings.workers.run([_ItemJob(settings, there, work, item, advance) for item in items])
-
-
-def _paths(settings: ExperimentSettings) -> dict[str, Path | None]:
-    return {name: getattr(settings, name) for name in ("out", "data", "models")}
 
 
 class _ItemJob:
