@@ -69,6 +69,7 @@ def evaluate(
         batch_size=batch_size,
         progress=progress,
         check_domain=False,  # the labels show what extrapolation costs
+        spread=True,
     )
     spread = predictions[0].energy_spread is not None
     return EvaluationResult(

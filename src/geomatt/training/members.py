@@ -13,11 +13,11 @@ import numpy as np
 from geomatt.data.mapped import excerpt
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
-from geomatt.model import Committee, Potential
-from geomatt.model.calibration import Calibration, Scale, force_errors, identity
+from geomatt.model import Potential
 from geomatt.model.files import check_device
 from geomatt.training import checkpoint
 from geomatt.training.config import TrainConfig, read_settings
+from geomatt.training.error_bars import calibrate
 from geomatt.training.folder import CONFIG, locked, write_safely
 from geomatt.training.loop import TrainCallback, train_together
 from geomatt.training.resume import extends
@@ -90,27 +90,6 @@ def _train_members(
             validation = dataset.select(excerpt(dataset, splits[0].validation))
             calibrate([r.potential for r in results], validation, out)
     return results
-
-
-def calibrate(members: Sequence[Potential], validation: Dataset, folder: Path) -> Calibration:
-    """Error bars from the spread of the members on their common validation frames, stored with the run."""
-    predictions = Committee(list(members)).predict(
-        validation, forces=validation.forces is not None, check_domain=False
-    )
-    assert validation.energies is not None
-    energy = Scale.fit(
-        np.array([p.energy for p in predictions]) - validation.energies,
-        np.array([p.energy_spread for p in predictions]),
-    )
-    forces = None
-    if validation.forces is not None:
-        known = np.repeat(validation.has_forces, validation.sizes)
-        error = force_errors(np.concatenate([p.forces for p in predictions]), validation.forces)
-        spread = np.concatenate([p.forces_spread for p in predictions])
-        forces = Scale.fit(error[known], spread[known]) if known.any() else None
-    found = Calibration(energy, forces, len(validation), identity(members))
-    found.write(folder)
-    return found
 
 
 def _numbered(callback: TrainCallback | None, member: int, members: int) -> TrainCallback | None:

@@ -18,11 +18,15 @@ from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
+from geomatt.model.calibration import Calibration
 from geomatt.model.domain import Domain
+from geomatt.model.files import error_bars
+from geomatt.model.surroundings import Estimate
 from geomatt.training import checkpoint
 from geomatt.training.checkpoint import Checkpoint, Counters
 from geomatt.training.config import TrainConfig
 from geomatt.training.dataset import check_data, elements_of, report_unit_of
+from geomatt.training.error_bars import with_error_bars
 from geomatt.training.folder import CONFIG, MODEL, PLOT, write_safely
 from geomatt.training.history import EpochRow, History, rows_from_tensor
 from geomatt.training.history_plot import plot_history
@@ -108,7 +112,7 @@ class Run:
         )
         self.mean_force = _mean_force(self._validation_excerpt(), self.normalisation.scale, job.config)
         # Energies of atoms that were given stay as they are.
-        self.counters = Counters(energy_zero=None if reference else {})
+        self.counters = Counters(energy_zero=None if reference else {}, error_bars={})
         self.best: dict[str, Tensor] = {}
         self.saved_epoch = 0  # the best epoch whose model is on disk
         self.state: dict[str, Tensor] | None = None  # of the stepper, where a run is continued
@@ -126,7 +130,8 @@ class Run:
                     self.counters.cycles.append(self.counters.epoch)
                 self.counters.finished = ""
                 self.counters.energy_zero = None if self.counters.energy_zero is None else {}
-            if self.counters.finished and self.counters.energy_zero != {}:
+                self.counters.error_bars = {}
+            if self.counters.finished and {} not in (self.counters.energy_zero, self.counters.error_bars):
                 return
         write_safely(self.folder / CONFIG, self.config.to_toml().encode())
         self.history = History(self.folder, self.unit, rows)
@@ -219,16 +224,21 @@ class Run:
             ).write(self.folder)
 
     def finalise(self) -> None:
-        """After the last epoch: fit the zero of the energy on all frames seen, and write the final model."""
+        """After the last epoch: fit the zero of the energy and error bars, and write the final model."""
         error = self.counters.best_errors.get("force_mae") if self.transferred else None
         if error is not None and (message := hardly_better(error, self._validation_excerpt())):
             warnings.warn(message, stacklevel=4)
-        if self.counters.energy_zero != {} or not self.best:
+        counters = self.counters
+        if {} not in (counters.energy_zero, counters.error_bars) or not self.best:
             return
-        potential = self._potential().to(self.device)
-        zero = energy_zero(potential, self.seen, self.seen_validation)
-        self.counters.energy_zero = zero
-        self.counters.best_errors["energy_mae"] = zero["validation_energy_mae"]
+        if counters.energy_zero == {}:
+            zero = energy_zero(self._potential().to(self.device), self.seen, self.seen_validation)
+            counters.energy_zero = zero
+            counters.best_errors["energy_mae"] = zero["validation_energy_mae"]
+        if counters.error_bars == {}:
+            training = self.seen.select(np.arange(len(self.seen) - self.seen_validation))
+            potential = self._potential().to(self.device)
+            counters.error_bars = error_bars(with_error_bars(potential, training, self._validation_excerpt()))
         self.saved_epoch = 0
         self._save_model()
         if self.state is not None:
@@ -257,7 +267,15 @@ class Run:
         normalisation, zero = self.normalisation, self.counters.energy_zero
         if zero:
             normalisation, record["energy_zero"] = with_zero(normalisation, zero), zero
-        return Potential(network.with_elements(self.elements), normalisation, record, self.domain)
+        bars = self.counters.error_bars
+        return Potential(
+            network.with_elements(self.elements),
+            normalisation,
+            record,
+            self.domain,
+            estimate=Estimate.from_dict(bars["estimate"]) if bars else None,
+            calibration=Calibration.from_dict(bars["calibration"]) if bars else None,
+        )
 
     def result(self, already_finished: bool) -> TrainResult:
         counters = self.counters
