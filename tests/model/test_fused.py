@@ -186,20 +186,24 @@ def test_adam_is_torchs() -> None:
 
     torch.manual_seed(0)
     theta = torch.nn.Parameter(torch.randn(2, 700, device=DEVICE))
-    optimizer = torch.optim.Adam([theta], lr=1e-3)
+    slow = torch.nn.Parameter(theta.detach()[1].clone())  # the second member, at half the rate
+    optimizer = torch.optim.Adam([{"params": [theta]}, {"params": [slow], "lr": 5e-4}], lr=1e-3)
     ours, first, second = theta.detach().clone(), torch.zeros_like(theta.data), torch.zeros_like(theta.data)
     average = ours.clone()
     steps = torch.zeros((), dtype=torch.float64, device=DEVICE)
     rate = torch.full((), 1e-3, dtype=torch.float64, device=DEVICE)
+    pace = torch.tensor([1.0, 0.5], dtype=torch.float64, device=DEVICE)
     adam = FusedAdam(ema_decay=0.9)
     expected = average.clone()
     for step in range(1, 4):
         theta.grad = torch.randn_like(theta)
-        adam.step(ours, theta.grad, first, second, steps, rate, average)
+        slow.grad = theta.grad[1].clone()
+        adam.step(ours, theta.grad, first, second, steps, rate, pace, average)
         optimizer.step()
-        expected.lerp_(theta.data, max(0.1, 9.0 / (9.0 + step)))
+        both = torch.stack([theta.data[0], slow.data])
+        expected.lerp_(both, max(0.1, 9.0 / (9.0 + step)))
     assert steps.item() == 3
-    assert torch.allclose(ours, theta.data, atol=1e-6)
+    assert torch.allclose(ours, both, atol=1e-6)
     assert torch.allclose(average, expected, atol=1e-6)
 
 

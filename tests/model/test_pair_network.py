@@ -113,11 +113,14 @@ def test_registry_and_settings() -> None:
         PairStatesConfig((1,), channels=0)
 
 
-def test_initial_states_of_pairs_are_small_and_weights_orthogonal() -> None:
+def test_elements_begin_nearly_alike_and_weights_are_orthogonal() -> None:
     network = new_network("pair", {"channels": 256}, (1, 6, 8), dtype=torch.float64)
     states = network.initial_states(random_batch((20, 20)))
     apart = states[:, ~torch.eye(20, dtype=torch.bool)]
-    assert 0.3 * 2.5 / 256 < apart.var() < 3 * 2.5 / 256
+    assert 2 / 256 < apart.square().mean() < 30 / 256
+    for table in (network.g, network.h):
+        assert 0.1 < table.std(0).mean() < 0.3
+        assert abs(table.mean() - 1.0) < 0.05
     assert all(torch.allclose(w @ w.T, torch.eye(256, dtype=w.dtype), atol=1e-5) for w in network.W2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import math
 
@@ -13,7 +14,7 @@ from training_toy import history, mixture, molecule, tiny_config
 from geomatt.data import Dataset, Split, random_split
 from geomatt.errors import GeomAttError
 from geomatt.model import load
-from geomatt.training import checkpoint, train
+from geomatt.training import Job, checkpoint, train, train_together
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.loop import epoch_order
 from geomatt.training.step import Stepper
@@ -167,9 +168,13 @@ def test_divergence_keeps_the_last_good_state(tmp_path, monkeypatch):
         return sums
 
     monkeypatch.setattr(Stepper, "validate", validate)
-    with pytest.raises(GeomAttError, match="diverged: the loss is not a finite number in epoch 4"):
+    with (
+        pytest.warns(UserWarning, match="astray.*weights of epoch") as warned,
+        pytest.raises(GeomAttError, match="diverged: the loss is not a finite number in epoch 8"),
+    ):
         train(molecule(), SPLIT, tiny_config(epochs=9), tmp_path / "run", checkpoint_every=0)
-    assert checkpoint.read(tmp_path / "run").counters.epoch == 3
+    assert len(warned) == 4
+    assert checkpoint.read(tmp_path / "run").counters.epoch == 7
     assert load(tmp_path / "run").record["best_epoch"] <= 3
 
 
@@ -185,12 +190,43 @@ def test_a_network_that_died_is_noticed(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Stepper, "validate", validate)
     config = tiny_config(epochs=60, learning_rate=0.02)
-    with pytest.raises(
-        GeomAttError, match=r"diverged: the network predicts no forces any more.*learning_rate"
+    with (
+        pytest.warns(UserWarning, match="astray"),
+        pytest.raises(
+            GeomAttError, match=r"diverged: the network predicts no forces any more.*learning_rate"
+        ),
     ):
         train(molecule(), SPLIT, config, tmp_path / "run")
     assert len(calls) == 35
     assert load(tmp_path / "run").record["best_epoch"] <= 30
+
+
+@pytest.mark.parametrize("broken", [math.nan, 1e3])
+def test_training_that_goes_astray_returns_to_its_best_weights(tmp_path, monkeypatch, broken):
+    honest, calls = Stepper.validate, []
+
+    def validate(stepper, targets):
+        calls.append(1)
+        if len(calls) == 6:  # of the second member only
+            stepper.weights.theta[1] *= broken
+            stepper.adam.average[1] *= broken
+            stepper.adam.second[1] *= broken
+        return honest(stepper, targets)
+
+    config = tiny_config(epochs=12, schedule="step")
+    jobs = [Job(molecule(), SPLIT, dataclasses.replace(config, seed=m), tmp_path / f"{m}") for m in (0, 1)]
+    monkeypatch.setattr(Stepper, "validate", validate)
+    with pytest.warns(UserWarning, match=r"astray.*returns to the weights of epoch 5 .* 0.5 times"):
+        results = train_together(jobs)
+    assert [r.potential.record.get("slowdowns") for r in results] == [None, 1]
+    assert results[1].best_epoch > 6
+    assert results[1].best_errors["force_mae"] < results[0].best_errors["force_mae"] * 3
+    rates = [float(row["learning_rate"]) for row in history(tmp_path / "1")]
+    assert rates[7] == rates[4] / 2
+    monkeypatch.setattr(Stepper, "validate", honest)
+    alone = train(molecule(), SPLIT, jobs[0].config, tmp_path / "alone")
+    for name, value in results[0].potential.network.tensors().items():
+        assert torch.allclose(value, alone.potential.network.tensors()[name], atol=1e-6)
 
 
 def test_weights_that_are_not_finite_are_never_written(tmp_path):

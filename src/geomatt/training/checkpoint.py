@@ -16,6 +16,7 @@ from geomatt.errors import GeomAttError
 from geomatt.training.folder import CHECKPOINT, write_safely
 
 FORMAT = 1
+FORMER = ("wild",)  # counters of earlier versions that no longer exist
 
 
 @dataclass
@@ -28,7 +29,7 @@ class Counters:
     best_loss: float = float("inf")  # on validation
     best_epoch: int = 0
     best_errors: dict[str, float] = field(default_factory=dict)  # MAEs in eV at the best epoch
-    wild: int = 0  # consecutive validations with a loss far above the best
+    slowdowns: int = 0  # times the run went astray: it returned to its best weights, at half the rate
     seconds: float = 0.0  # spent so far, all sessions
     finished: str = ""  # why it ended; empty while it has not
     energy_zero: dict[str, Any] | None = None  # empty until it is fitted, at the end; None: never
@@ -90,7 +91,7 @@ def read(folder: Path) -> Checkpoint:
         return Checkpoint(
             config=header["config"],
             identity=header["identity"],
-            counters=Counters(**header["counters"]),
+            counters=Counters(**{n: v for n, v in header["counters"].items() if n not in FORMER}),
             stepper=_under("stepper.", tensors),
             best=_under("best.", tensors),
             history=tensors["history"],

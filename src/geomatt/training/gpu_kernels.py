@@ -107,7 +107,7 @@ class FusedLoss:
 
 @triton.jit
 def adam_kernel(
-    theta, gradient, first, second, average, trainable, steps, ticket, rate, size, parameters,
+    theta, gradient, first, second, average, trainable, steps, ticket, rate, pace, size, parameters,
     log_b1, log_b2, b2, rest1, rest2, eps, rest_average,
     AVERAGE: tl.constexpr, MASKED: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -115,7 +115,8 @@ def adam_kernel(
     at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     step = tl.load(steps) + 1.0  # float64, like the corrections: 1 − β^t loses digits at small t
-    step_size = (tl.load(rate) / (1.0 - tl.exp(step * log_b1))).to(tl.float32)
+    rates = tl.load(rate) * tl.load(pace + at // parameters, mask=inside, other=0.0)
+    step_size = (rates / (1.0 - tl.exp(step * log_b1))).to(tl.float32)
     scale = tl.sqrt(1.0 - tl.exp(step * log_b2)).to(tl.float32)
     g = tl.load(gradient + at, mask=inside, other=0.0)
     if MASKED:
@@ -158,16 +159,20 @@ class FusedAdam:
         second: Tensor,
         steps: Tensor,
         rate: Tensor,
+        pace: Tensor,
         average: Tensor | None = None,
         trainable: Tensor | None = None,
     ) -> None:
-        """One update in place; `steps` goes up by one, `trainable` (n,) multiplies the gradient."""
+        """One update in place; `steps` goes up by one.
+
+        `pace` (M,) multiplies the rate, `trainable` (n,) the gradient.
+        """
         if self._ticket is None:
             self._ticket = torch.zeros((), dtype=torch.int32, device=theta.device)
         (b1, b2), block = self.betas, 1024
         adam_kernel[(triton.cdiv(theta.numel(), block),)](
             theta, gradient, first, second, theta if average is None else average,
-            theta if trainable is None else trainable, steps, self._ticket, rate, theta.numel(),
+            theta if trainable is None else trainable, steps, self._ticket, rate, pace, theta.numel(),
             theta.shape[1], math.log(b1), math.log(b2), b2, 1.0 - b1, 1.0 - b2, self.eps,
             1.0 - self.ema_decay, AVERAGE=average is not None, MASKED=trainable is not None, BLOCK=block,
             num_warps=4,

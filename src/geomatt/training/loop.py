@@ -146,6 +146,7 @@ class _Group:
         for member, run in enumerate(runs):
             if run.state is not None:
                 self.stepper.adam.load_state(member, run.state)
+            self.stepper.adam.pace[member] = run.pace
         self.start, self.epoch, self.step = runs[0].place
         self.fraction_before = self._fraction()
         self.last_write = self.started = time.monotonic()
@@ -199,7 +200,9 @@ class _Group:
         for member, run in enumerate(self.runs):
             if run in active:
                 weights = None if results is None else self.stepper.kept_weights(member)
-                run.end_epoch(rate, None if results is None else results[member], weights)
+                if run.end_epoch(rate, None if results is None else results[member], weights):
+                    self.stepper.adam.restart(member, run.best)
+                    self.stepper.adam.pace[member] = run.pace
 
     def _write(self, runs: list[Run]) -> None:
         for member, run in enumerate(self.runs):

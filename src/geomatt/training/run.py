@@ -38,8 +38,9 @@ from geomatt.training.transfer import hardly_better, never_seen
 from geomatt.training.zero import energy_zero, with_zero
 
 ALL_DONE = "all epochs done"
-WILD = 1e4  # a validation loss this many times the best ...
-WILD_VALIDATIONS = 5  # ... so many times in a row is divergence
+FAR = 5.0  # a force error on validation this many times the best: training went astray
+WILD = 1e4  # the same for the loss, where no forces were learned
+SLOWDOWNS = 4  # returns to the best weights, each with half the learning rate, before training gives up
 SURE = 0.5  # a network whose force error was below this share of the mean force had learned something
 
 
@@ -150,8 +151,8 @@ class Run:
 
     def end_epoch(
         self, rate: float, validation: Sequence[float] | None, weights: dict[str, Tensor] | None
-    ) -> None:
-        """Write the row, keep the best weights, and detect divergence.
+    ) -> bool:
+        """Write the row and keep the best weights. True if training went astray: it must return to `best`.
 
         `validation` holds sums of errors and `weights` those validated; None if there was no validation.
         """
@@ -161,37 +162,55 @@ class Run:
         val_loss = val_energy = val_force = math.nan
         if validation is not None:
             val_loss, val_energy, val_force = self._means(validation)
+        reason = ""
         if not math.isfinite(train_loss) or (validation is not None and not math.isfinite(val_loss)):
-            self._diverged(f"the loss is not a finite number in epoch {epoch}")
+            reason = f"the loss is not a finite number in epoch {epoch}"
+        elif validation is not None:
+            reason = self._astray(val_loss, val_force)
+        if reason and (not self.best or counters.slowdowns == SLOWDOWNS):
+            self._diverged(reason)
         counters.epoch, counters.step, counters.sums = epoch, 0, [0.0] * 5
         counters.seconds = self.seconds_before + time.monotonic() - self.started
         errors = (train_energy, train_force, val_energy, val_force)
-        self.history.append(EpochRow(epoch, rate, train_loss, val_loss, *errors, counters.seconds))
-        if validation is not None and weights is not None:
-            if val_loss < counters.best_loss:
-                counters.best_loss, counters.best_epoch = val_loss, epoch
-                counters.best_errors = {"energy_mae": val_energy}
-                if math.isfinite(val_force):
-                    counters.best_errors["force_mae"] = val_force
-                self.best = {n: t.detach().clone() for n, t in weights.items()}
-            dead = self._forgotten(val_force)
-            counters.wild = counters.wild + 1 if dead or val_loss > WILD * counters.best_loss else 0
-            if counters.wild >= WILD_VALIDATIONS:
-                self._diverged(
-                    "the network predicts no forces any more, only a constant energy"
-                    if dead
-                    else f"the validation loss is {val_loss:.3g}, its best was {counters.best_loss:.3g}"
-                )
+        self.history.append(
+            EpochRow(epoch, rate * self.pace, train_loss, val_loss, *errors, counters.seconds)
+        )
+        if weights is not None and val_loss < counters.best_loss:
+            counters.best_loss, counters.best_epoch = val_loss, epoch
+            counters.best_errors = {"energy_mae": val_energy}
+            if math.isfinite(val_force):
+                counters.best_errors["force_mae"] = val_force
+            self.best = {n: t.detach().clone() for n, t in weights.items()}
+        if reason:
+            counters.slowdowns += 1
+            warnings.warn(
+                f"Training went astray: {reason}. It returns to the weights of epoch {counters.best_epoch} "
+                f"and continues with {self.pace:g} times the learning rate.",
+                stacklevel=4,
+            )
         if epoch >= self.config.epochs:
             counters.finished = ALL_DONE
         elif 0 < self.config.patience <= epoch - max(counters.best_epoch, counters.cycle_start):
             counters.finished = f"no better validation loss for {self.config.patience} epochs"
+        return bool(reason)
 
-    def _forgotten(self, force_error: float) -> bool:
-        """True if forces that were learned are now predicted as zero: all units of the network died."""
+    @property
+    def pace(self) -> float:
+        """What multiplies the learning rate."""
+        return 0.5**self.counters.slowdowns
+
+    def _astray(self, loss: float, force_error: float) -> str:
+        """Why a validation means that training has lost what it had learned; empty if it has not."""
         mean_force = self.normalisation.scale * self.mean_force
         best = self.counters.best_errors.get("force_mae", math.inf)
-        return best < SURE * mean_force and force_error >= 0.999 * mean_force
+        if best < SURE * mean_force:  # forces were learned
+            if 0.999 * mean_force <= force_error < 1.01 * mean_force:  # those of a constant energy
+                return "the network predicts no forces any more, only a constant energy"
+            if force_error > FAR * best:
+                return f"the force error is {force_error:.3g} eV/Å, its best was {best:.3g}"
+        if loss > WILD * self.counters.best_loss:
+            return f"the validation loss is {loss:.3g}, its best was {self.counters.best_loss:.3g}"
+        return ""
 
     def _means(self, sums: Sequence[float]) -> tuple[float, float, float]:
         """Loss, energy MAE (eV) and force MAE (eV/Å) from sums of errors."""

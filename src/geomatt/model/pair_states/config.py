@@ -17,8 +17,10 @@ NEAREST, FARTHEST = 1.0, math.exp(-10.0)  # x at d = 0 and at 10 Å: the range o
 class PairStatesConfig(NetworkConfig):
     """What defines a pair-states network; weights excluded."""
 
-    channels: int = setting(128, "numbers in the state of a pair (C); 64, 128 and 256 are sizes S, M and L")
-    rounds: int = setting(3, "rounds in which pairs learn from third atoms (T)")
+    channels: int = setting(128, "numbers in the state of a pair (C); sizes S and M are 64 and 128")
+    rounds: int = setting(
+        3, "rounds in which pairs learn from third atoms (T); with 128 channels and 5 rounds this is size L"
+    )
     functions: int = setting(16, "basis functions of the distance (L)")
     normalisation: str = setting(
         "atoms",
