@@ -26,7 +26,7 @@ SUFFIX = ".arrays"
 EXCERPT = 10_000  # structures that statistics are taken from
 _FILE, _FORMAT = "dataset.json", 1
 _EXAMPLES = 20  # structures named for each element
-_AT_ONCE = 100_000  # atoms read before memory is given back
+_AT_ONCE = 10_000  # atoms read before memory is given back: each may map 64 kB of the file
 _HEADER = 128  # bytes before the content of an array
 # Type and shape of a row, and what stands for a missing one; None: it may not be missing.
 _ARRAYS: dict[str, tuple[str, tuple[int, ...], Any]] = {

@@ -5,8 +5,9 @@ With mean m_z and covariance C_z of the training atoms of its element z, the dis
 
     d_i = √((x_i − m_z)ᵀ (C_z + ε)⁻¹ (x_i − m_z) / n_z)
 
-with n_z such that the mean of d² over the training atoms is one. Estimated errors are a_z d_i for the force
-on an atom and b √(Σ_i d_i²) for the energy, with factors from validation data.
+with n_z such that the mean of d² over the training atoms is one. Estimated errors are a_z d_i² for the force
+on an atom and b √(Σ_i d_i⁴) for the energy, with factors from validation data. Were they proportional to d,
+they would be too small far from the training data.
 """
 
 from __future__ import annotations
@@ -131,28 +132,28 @@ class Estimate:
         force_error: np.ndarray | None,  # (atoms,) lengths, nan where unknown
     ) -> Estimate:
         """Factors for which the mean estimate is the mean error."""
-        whole = np.array([np.sqrt(np.square(d).sum()) for d in distances])
+        whole = np.array([np.sqrt((d**4).sum()) for d in distances])
         energy = float(np.abs(energy_error).mean() / max(whole.mean(), 1e-12))
         forces: dict[int, float] = {}
         if force_error is not None and np.isfinite(force_error).any():
-            distance, known = np.concatenate(distances), np.isfinite(force_error)
-            every = float(force_error[known].mean() / max(distance[known].mean(), 1e-12))
+            squares, known = np.square(np.concatenate(distances)), np.isfinite(force_error)
+            every = float(force_error[known].mean() / max(squares[known].mean(), 1e-12))
             for z in surroundings.elements:
                 own = known & (numbers == z)
-                mean = distance[own].mean() if own.any() else 0.0
+                mean = squares[own].mean() if own.any() else 0.0
                 forces[z] = float(force_error[own].mean() / mean) if mean > 0 else every
         return cls(surroundings, energy, forces)
 
     def errors(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Estimated errors of energies (B,) in eV and of forces (B, N) in eV/Å; None without factors."""
-        distance = self.surroundings.distance(batch)
-        energy = self.energy * distance.square().sum(-1).sqrt()
+        squares = self.surroundings.distance(batch).square()
+        energy = self.energy * squares.norm(dim=-1)
         if not self.forces:
             return energy, None
-        table = torch.zeros(119, dtype=torch.float64, device=distance.device)
+        table = torch.zeros(119, dtype=torch.float64, device=squares.device)
         for z, factor in self.forces.items():
             table[z] = factor
-        return energy, table[batch.numbers] * distance
+        return energy, table[batch.numbers] * squares
 
     def to_dict(self) -> dict[str, Any]:
         forces = {str(z): factor for z, factor in self.forces.items()}

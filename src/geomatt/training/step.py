@@ -63,7 +63,7 @@ class Stepper:
         order = order.to(self.device)
         for index, rate in zip(order.split(batch_size, 1), learning_rates, strict=True):
             self.adam.rate.fill_(rate)
-            if self.team.size > 1:
+            if self.team.joined:
                 self._common_step(index)
             elif isinstance(self.targets, Batch) and self.engine.capturable(self.targets):
                 changed = [*self.adam.tensors().values(), self._sums.sums]
