@@ -74,7 +74,7 @@ def test_mapped_data_is_never_loaded(tmp_path):
         capture_output=True, text=True, timeout=120, env={**os.environ, **environment},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 70  # it was 35; with the data in memory it was 317
+    assert float(done.stdout) < 80  # it was 49 of 90 MB; with the data in memory it was 317
 
 
 @pytest.mark.parametrize("data", [molecule(), mixture(20)], ids=["one molecule", "two molecules"])
