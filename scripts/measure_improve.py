@@ -2,9 +2,10 @@
 
     python scripts/measure_improve.py --out DIR [--workers 2]
 
-A committee is trained on a few frames of methanol at 300 K. Rounds of `improve` at 800 K choose frames where
-its members differ, or at random. All models are tested on independent frames at 800 K. Writes
-results/improve.json and docs/images/improve.png; needs tblite. Continues after Ctrl-C.
+For each seed a committee is trained on a few frames of methanol at 300 K. Rounds of `improve` at 800 K choose
+frames where its members differ, frames far from the data, or frames at random. All models are tested on the
+same independent frames at 800 K. Writes results/improve.json and docs/images/improve.png; needs tblite.
+Continues after Ctrl-C.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ from geomatt.workflow import ImproveConfig, improve
 
 ROOT = Path(__file__).resolve().parents[1]
 METHOD, COLD, HOT = "GFN1-xTB", 300.0, 800.0
-FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 1
-EPOCHS, MORE_EPOCHS = 150, 80
+FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 3
+EPOCHS, MORE_EPOCHS, MEMBERS = 150, 80, 2
+CHOICES = ("uncertain", "novel", "random")
 
 
 def main() -> None:
@@ -42,47 +44,54 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     options.out.mkdir(parents=True, exist_ok=True)
+    curves: dict[str, list[list[dict[str, float]]]] = {choice: [] for choice in CHOICES}
+    signs: list[dict[str, Any]] = []
     with open_workers(options.workers) as workers:
-        first = _sampled(options.out / "first.npz", FIRST, COLD, 1, workers)
         tests = _sampled(options.out / "tests.npz", TESTS, HOT, 2, workers)
-        model = _committee(first, options.out / "model")
-        curves: dict[str, list[list[dict[str, float]]]] = {}
-        for choice in ("uncertain", "random"):
-            for seed in range(SEEDS):
-                config = ImproveConfig(
-                    labels=LABELS,
-                    rounds=ROUNDS,
-                    choose=choice,
-                    temperature=HOT,
-                    picoseconds=1.0,
-                    epochs=MORE_EPOCHS,
-                    seed=100 * seed,
-                )
-                out = options.out / f"{choice}_{seed}"
-                if not (out / "report.json").is_file():
-                    improve(model, first, config, out, workers=workers)
-                models = [model, *(out / f"round_{n}" / "model" for n in range(1, ROUNDS + 1))]
-                points = [_errors(load(path), tests) for path in models]
-                curves.setdefault(choice, []).append(points)
-                print(
-                    choice,
-                    seed,
-                    [f"{1000 * p['mae']:.1f} ({1000 * p['worst']:.0f})" for p in points],
-                    flush=True,
-                )
+        for seed in range(SEEDS):
+            folder = options.out / f"seed_{seed}"
+            folder.mkdir(exist_ok=True)
+            first = _sampled(folder / "first.npz", FIRST, COLD, 101 + seed, workers)
+            model = _committee(first, folder / "model", 10 * seed)
+            signs.append(_signs(load(model), first, tests))
+            for choice in CHOICES:
+                points = _curve(choice, seed, model, first, tests, folder / choice, workers)
+                curves[choice].append(points)
+                errors = [f"{1000 * p['mae']:.1f} ({1000 * p['worst']:.0f})" for p in points]
+                print(seed, choice, errors, flush=True)
     result = {
         "molecule": "methanol",
         "method": METHOD,
         "first": {"frames": FIRST, "temperature_K": COLD},
         "tests": {"frames": TESTS, "temperature_K": HOT},
+        "members": MEMBERS,
         "labels": [LABELS * n for n in range(ROUNDS + 1)],
         "force_errors_eV_per_A": curves,
-        **_signs(load(model), first, tests),
+        "first_models": signs,
         "hardware": hardware("cpu"),
         "commit": commit(),
     }
     (ROOT / "results/improve.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     _draw(result, ROOT / "docs/images/improve.png")
+
+
+def _curve(
+    choice: str, seed: int, model: Path, first: Dataset, tests: Dataset, out: Path, workers: Any
+) -> list[dict[str, float]]:
+    """Errors of the first model and after each round."""
+    config = ImproveConfig(
+        labels=LABELS,
+        rounds=ROUNDS,
+        choose=choice,
+        temperature=HOT,
+        picoseconds=1.0,
+        epochs=MORE_EPOCHS,
+        seed=100 * seed,
+    )
+    if not (out / "report.json").is_file():
+        improve(model, first, config, out, workers=workers)
+    models = [model, *(out / f"round_{n}" / "model" for n in range(1, ROUNDS + 1))]
+    return [_errors(load(path), tests) for path in models]
 
 
 def _sampled(path: Path, frames: int, temperature: float, seed: int, workers: Any) -> Dataset:
@@ -92,8 +101,8 @@ def _sampled(path: Path, frames: int, temperature: float, seed: int, workers: An
     return read(path)
 
 
-def _committee(data: Dataset, folder: Path) -> Path:
-    given = {"model": "pair", "members": 2, "epochs": EPOCHS, "train": 100, "val": 20}
+def _committee(data: Dataset, folder: Path, seed: int) -> Path:
+    given = {"members": MEMBERS, "epochs": EPOCHS, "train": 100, "val": 20, "seed": seed}
     config = resolve_sizes(resolve(given), len(data))
     train_members(data, make_splits(config, len(data)), config, folder, resume=(folder / CONFIG).is_file())
     return folder
@@ -140,16 +149,23 @@ def _signs(model: AnyPotential, first: Dataset, tests: Dataset) -> dict[str, Any
 def _draw(result: dict[str, Any], path: Path) -> None:
     figure = new_figure(8.4, 3.6, dpi=150)
     axes = figure.subplots(1, 2)
-    style = {"uncertain": ("#2b59a8", "where members differ"), "random": ("#d1495b", "random frames")}
+    style = {
+        "uncertain": ("#2b59a8", "where members differ"),
+        "novel": ("#3a9d5d", "far from the data"),
+        "random": ("#d1495b", "random frames"),
+    }
     for axis, name, title in (
         (axes[0], "mae", "force MAE"),
         (axes[1], "worst", "99 % of force errors below"),
     ):
         for choice, runs in result["force_errors_eV_per_A"].items():
             colour, text = style[choice]
-            for k, points in enumerate(runs):
-                values = [1000 * point[name] for point in points]
-                axis.plot(result["labels"], values, "o-", color=colour, label="" if k else text, markersize=4)
+            values = 1000 * np.array(
+                [[point[name] for point in points] for points in runs]
+            )  # (seeds, rounds + 1)
+            for run in values:
+                axis.plot(result["labels"], run, color=colour, linewidth=0.7, alpha=0.4)
+            axis.plot(result["labels"], values.mean(0), "o-", color=colour, label=text, markersize=4)
         axis.set(xlabel="new labels", ylabel=f"{title} (meV/Å)", ylim=(0, None))
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].legend(frameon=False)

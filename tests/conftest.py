@@ -1,6 +1,7 @@
 """Fixtures and helpers of all tests."""
 
 import os
+import warnings
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,18 @@ def real_data() -> Path:
     if not path or not Path(path).is_dir():
         pytest.skip("set GEOMATT_DATA to a directory with md17/, rmd17/ ... to run this test")
     return Path(path)
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A Dask cluster of two processes."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as started:
+            yield started
 
 
 def small_config(**changes) -> GeometricAttentionConfig:

@@ -19,16 +19,6 @@ TOY = "toy_calculators:Springs"
 WATER = as_structure(molecule("H2O"))
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        with distributed.LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
-        ) as started:
-            yield started
-
-
 @pytest.mark.filterwarnings("ignore")
 def test_a_killed_worker_loses_no_frame(cluster, tmp_path):
     kill = tmp_path / "kill"

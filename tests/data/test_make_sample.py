@@ -128,6 +128,15 @@ def test_restart_with_other_settings(tmp_path):
         sample([WATER], short(), out)
 
 
+def test_a_corrected_mistake_is_not_other_settings(tmp_path):
+    """Nothing was labelled, so nothing holds on to the wrong settings."""
+    out = tmp_path / "data.npz"
+    for wrong in ("no.such:Thing", "toy_calculators:OnlyEnergy"):
+        with pytest.raises(GeomAttError, match="`calculator`"):
+            sample([WATER], short(calculator=wrong), out)
+    assert len(sample([WATER], short(), out).dataset) == 10
+
+
 def test_temperature_is_that_of_the_thermostat(tmp_path):
     config = short(frames=400, walkers=4, stride=5, equilibrate=200, friction=0.1, temperature=(200, 600))
     result = sample([WATER], config, tmp_path / "data.npz")

@@ -81,6 +81,12 @@ def test_diverged_dynamics_is_a_result(tmp_path, monkeypatch):
     assert report["dynamics"]["failure"]
 
 
+def test_a_corrected_mistake_is_not_other_settings(tmp_path):
+    for wrong in ("no.such:Thing", "toy_calculators:OnlyEnergy"):
+        with pytest.raises(GeomAttError, match="`calculator`"):
+            auto([WATER], quick(calculator=wrong), tmp_path / "run")
+
+
 def test_wrong_settings(tmp_path):
     for changes, name in [({"frames": 5}, "frames"), ({"train": 23}, "train"), ({"epochs": 0}, "epochs")]:
         with pytest.raises(GeomAttError, match=f"`{name}`"):

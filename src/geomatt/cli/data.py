@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -95,30 +96,80 @@ def info(
 
 
 def convert(
-    source: Annotated[
-        str, typer.Argument(metavar="IN", help="A file, or a fetched data set such as md17/ethanol.")
+    sources: Annotated[
+        list[str],
+        typer.Argument(metavar="IN...", help="Files, or fetched data sets such as md17/ethanol; joined."),
     ],
-    target: Annotated[Path, typer.Argument(metavar="OUT", help="The file to write: .npz, .xyz or .extxyz.")],
+    target: Annotated[
+        Path, typer.Argument(metavar="OUT", help="What to write: .npz, .xyz, .extxyz, or a folder .arrays.")
+    ],
     energy_unit: EnergyUnit = None,
     length_unit: LengthUnit = None,
     force_unit: ForceUnit = None,
     key: Key = None,
 ) -> None:
-    """Convert a data set: npz (sGDML keys, one molecule, the units of IN) or extxyz (eV and Å).
+    """Convert data sets: npz (sGDML keys, one molecule, the units of IN), extxyz (eV and Å) or arrays.
+
+    OUT.arrays is for data larger than memory: a folder that training reads batch by batch.
+    It is written file by file, and xyz files part by part.
 
     Example: [bold]geomatt data convert md17_ethanol.npz ethanol.extxyz[/]
     """
-    from geomatt.data import locate, require_writable, write
+    from geomatt.data import concatenate, locate, require_writable, write
+    from geomatt.data.mapped import SUFFIX
 
-    origin = Path(source) if Path(source).exists() else locate(source)
-    if origin is not None and target.exists() and target.samefile(origin):
-        raise GeomAttError(f"{target} is the file to be read. Write to another file.")
+    if target.suffix.lower() == SUFFIX:
+        _to_arrays(sources, target, energy_unit, length_unit, key, force_unit)
+        return
+    for source in sources:
+        origin = Path(source) if Path(source).exists() else locate(source)
+        if origin is not None and target.exists() and target.samefile(origin):
+            raise GeomAttError(f"{target} is the file to be read. Write to another file.")
     require_writable(target)  # before reading, which may take a while
     with console.status("Reading and writing"):
-        dataset = read_data(source, energy_unit, length_unit, key, force_unit)
+        dataset = concatenate([read_data(s, energy_unit, length_unit, key, force_unit) for s in sources])
         write(dataset, target)
     show_units(dataset)
     note(f"Wrote {len(dataset)} structures.")
+    say(str(target), markup=False)
+
+
+def _to_arrays(
+    sources: list[str],
+    target: Path,
+    energy_unit: str | None,
+    length_unit: str | None,
+    key: list[str] | None,
+    force_unit: str | None,
+) -> None:
+    """Write memory-mapped arrays, part by part."""
+    from geomatt.cli.options import parse_keys
+    from geomatt.data.io.readers import read_parts
+    from geomatt.data.mapped import write_mapped
+
+    done = 0
+
+    def parts() -> Iterator[Dataset]:
+        nonlocal done
+        for source in sources:
+            first = True
+            for part in read_parts(
+                source,
+                energy_unit=energy_unit,
+                length_unit=length_unit,
+                force_unit=force_unit,
+                keys=parse_keys(key),
+            ):
+                if first:
+                    show_units(part)
+                first = False
+                yield part
+                done += len(part)
+                status.update(f"{done:,} structures written")
+
+    with console.status("Reading") as status:
+        count = write_mapped(parts(), target)
+    note(f"Wrote {count:,} structures. Next:\n  geomatt train {target} --out runs/{target.stem}")
     say(str(target), markup=False)
 
 

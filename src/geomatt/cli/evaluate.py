@@ -110,7 +110,7 @@ def evaluate(
         coverage_path = plot_path.with_name(f"calibration_{plot_path.name.removeprefix('parity_')}")
         calibration_plot(result, coverage_path)
         say(f"calibration plot: {coverage_path}")
-    elif result.spread is not None and result.coverage is None:
+    elif len(loaded.members) > 1 and result.coverage is None:
         say(
             "The spread of this committee is not calibrated: members are calibrated when geomatt train ends, "
             "folds are not."

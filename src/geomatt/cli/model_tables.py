@@ -84,7 +84,8 @@ def error_tables(result: EvaluationResult) -> list[Table]:
             second.add_row(name, str(errors.atoms), _number(scaled.forces_mae), _number(scaled.forces_rmse))
         tables.append(second)
     if result.spread is not None:
-        tables.append(_spread_table(result.spread, factor, unit))
+        several = result.provenance.get("members", 1) > 1
+        tables.append(_spread_table(result.spread, factor, unit, several))
     if result.coverage is not None:
         tables.append(_coverage_table(result.coverage))
     return tables
@@ -107,23 +108,25 @@ def bond_table(scores: Sequence[BondScore]) -> Table:
     return table
 
 
-def _spread_table(spread: dict[str, float], factor: float, unit: str) -> Table:
-    table = Table(title="Committee", title_justify="left", show_header=False)
-    table.add_row(f"mean spread of energies ({unit})", _number(spread["energy_mean"] * factor))
+def _spread_table(spread: dict[str, float], factor: float, unit: str, several: bool) -> Table:
+    title = "Committee" if several else "Estimated from the distance to the training data"
+    what = "spread" if several else "estimated error"
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_row(f"mean {what} of energies ({unit})", _number(spread["energy_mean"] * factor))
     if "forces_mean" in spread:
-        table.add_row(f"mean spread of forces ({unit}/Å)", _number(spread["forces_mean"] * factor))
+        table.add_row(f"mean {what} of forces ({unit}/Å)", _number(spread["forces_mean"] * factor))
     if "forces_correlation" in spread:
-        table.add_row("correlation of force spread and error", f"{spread['forces_correlation']:.2f}")
+        table.add_row(f"correlation of {what} and error of forces", f"{spread['forces_correlation']:.2f}")
     return table
 
 
 def _coverage_table(coverage: dict[str, dict[str, list[float]]]) -> Table:
     """Shares of errors below error bars at some levels."""
-    table = Table(title="Errors below the error bars of the committee", title_justify="left")
+    table = Table(title="Errors below the error bars", title_justify="left")
     table.add_column("asked for", justify="right")
     for kind in coverage:
         table.add_column(f"{kind}\ncalibrated", justify="right")
-        table.add_column(f"{kind}\nspread as it is", justify="right")
+        table.add_column(f"{kind}\nuncalibrated", justify="right")
     for level in SHOWN_LEVELS:
         at = LEVELS.index(level)
         shares = [values[way][at] for values in coverage.values() for way in ("calibrated", "raw")]

@@ -39,8 +39,8 @@ def predict(
 ) -> None:
     """Predict energy, forces and atomic energies (eV, Å) for structures, into an extxyz file.
 
-    A committee adds its spread, and calibrated error bars if it has them. Existing output is
-    replaced, the input never.
+    A committee adds its spread, and any model calibrated error bars if it has them. Existing
+    output is replaced, the input never.
     """
     from geomatt.data.files import require_writable
     from geomatt.evaluation import write_predictions
@@ -53,6 +53,6 @@ def predict(
     loaded = load_model(model, device, dtype)
     dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
     with progress_bar("predicting", len(dataset)) as progress:
-        predictions = loaded.predict(dataset, batch_size=batch, progress=progress)
+        predictions = loaded.predict(dataset, batch_size=batch, progress=progress, spread=True)
     write_predictions(dataset, predictions, out, loaded.calibration)
     say(f"{len(dataset)} structures with energy, forces and atomic energies: {out}")

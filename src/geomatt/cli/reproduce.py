@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,6 +12,7 @@ from rich.markup import escape
 
 from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.generated import with_flags
+from geomatt.cli.options import Dask, Processes
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, ExperimentSettings
 
@@ -60,17 +62,32 @@ def reproduce(
     figures: Annotated[
         Path | None, typer.Option("--figures", help="Folder for the figures as PDF and SVG too.")
     ] = None,
+    workers: Processes = 1,
+    dask: Dask = None,
 ) -> None:
     """Repeat an experiment of the paper: tables with the published numbers, figures, a result file.
 
     Finished work is not computed again with the same settings, so an interrupted run continues with the same
     command; copy the folder --out to continue on another machine.
+
+    With --workers or --dask the models of table1, table2, table3, pair and dna (molecules, folds, seeds) are
+    trained by other processes. They write into --out: on several machines it must be on a shared file system.
     """
     if not name:
         raise GeomAttError(f"Which experiment? Choose from: {', '.join(NAMES)}, all.")
     deadline = None if budget is None else time.monotonic() + budget
     settings = ExperimentSettings(device, quick, data, out, seed, models, deadline, tuple(part or ()))
-    _reproduce(name, settings, figures)
+    if workers == 1 and dask is None:
+        _reproduce(name, settings, figures)
+        return
+    from geomatt.data.make import open_workers
+
+    try:
+        with open_workers(workers, dask) as pool:
+            _reproduce(name, replace(settings, workers=pool), figures)
+    except KeyboardInterrupt:
+        note("Stopped; what is finished is kept, and the same command continues.")
+        raise typer.Exit(130) from None
 
 
 def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> None:

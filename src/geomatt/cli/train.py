@@ -318,7 +318,7 @@ def _report(
     """The closing table, and the next command."""
     import numpy as np
 
-    from geomatt.cli.train_display import duration, summary_table
+    from geomatt.cli.train_display import duration, peak_memory_text, summary_table
 
     for result in results:
         if result.already_finished:
@@ -331,7 +331,10 @@ def _report(
     output.print(summary_table(results, [_both(t) for t in tested]))
     last = results[-1]
     if len(results) == 1 and not last.already_finished:
-        note(f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.")
+        note(
+            f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}"
+            f"{peak_memory_text(last)}."
+        )
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
     target = how.out if config.has_members else last.folder / "model.safetensors"
     commands = _next_commands(config, target, untested=len(used) < len(dataset))

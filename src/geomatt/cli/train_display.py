@@ -28,6 +28,7 @@ PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
 def announce(dataset: Dataset) -> None:
     """Print size and units of the data, and warnings about its labels."""
     from geomatt.data.checks import check_labels
+    from geomatt.data.mapped import excerpt
 
     origin = dataset.origin
     name = origin.get("path") or dataset.name or "the data"
@@ -35,6 +36,10 @@ def announce(dataset: Dataset) -> None:
     if "energy_unit" in origin:
         known = origin.get("units_known", "as given")
         note(f"Units: energy {origin['energy_unit']}, length {origin.get('length_unit', 'Ang')} ({known})")
+    looked_at = excerpt(dataset)
+    if len(looked_at) < len(dataset):
+        note(f"The data stays on disk; checks and statistics use {len(looked_at)} structures.")
+        dataset = dataset.select(looked_at)
     warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
     for warning in warnings:
         console.print("[bold yellow]Warning:[/]", end=" ")
@@ -101,6 +106,13 @@ def duration(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+
+
+def peak_memory_text(result: TrainResult) -> str:
+    """The end of a sentence about the memory of a run; empty where it is not known."""
+    peak = result.potential.record.get("peak_memory", {})
+    names = {"process": "memory", "gpu": "GPU memory"}
+    return "".join(f", peak {names[name]} {size / 1e9:.2f} GB" for name, size in peak.items())
 
 
 def summary_table(results: Sequence[TrainResult], test: Sequence[tuple[float, float] | None]) -> Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geomatt.arguments import require
+from geomatt.data.mapped import MappedDataset
 from geomatt.data.structures import JOINED, Dataset
 from geomatt.errors import GeomAttError
 
@@ -20,6 +21,12 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
         require("data", dataset, Dataset, "geomatt.read(FILE)")
     if len(datasets) == 1:
         return datasets[0]
+    if any(isinstance(dataset, MappedDataset) for dataset in datasets):
+        raise GeomAttError(
+            "Memory-mapped data cannot be joined to other data in memory. Write all of it into one folder: "
+            "geomatt data convert FILE FILE ... OUT.arrays. Sizes or index files then say what trains, "
+            "validates and tests."
+        )
     without = [d.name or "one of them" for d in datasets if d.energies is None]
     if without and len(without) < len(datasets):
         raise GeomAttError(f"Data sets with and without energies ({without[0]}) cannot be concatenated.")

@@ -17,6 +17,7 @@ from geomatt.settings import typed
 
 JOINED = " + "  # between the names and paths of concatenated data sets
 _SCALARS: dict[str, type] = {"energy": float, "charge": float, "multiplicity": int, "weight": float}
+_ROWS = 1_000_000  # of an array that are hashed at a time
 _PER_STRUCTURE = ("energies", "stress", "cells", "pbc", "charges", "multiplicities", "weights")
 
 
@@ -272,15 +273,20 @@ class Dataset(Sequence[Structure]):
         atoms = np.repeat(self.offsets[chosen] - offsets[:-1], sizes) + np.arange(offsets[-1])
         rows = {name: getattr(self, name) for name in _PER_STRUCTURE}
         return Dataset(
-            self.numbers[atoms],
-            self.positions[atoms],
+            self._rows(self.numbers, atoms),
+            self._rows(self.positions, atoms),
             offsets,
-            forces=None if self.forces is None else self.forces[atoms],
+            forces=None if self.forces is None else self._rows(self.forces, atoms),
             info=None if self.info is None else [self.info[i] for i in chosen],
             name=self.name,
             origin=self.origin,
             **{name: None if array is None else array[chosen] for name, array in rows.items()},
         )
+
+    def _rows(self, array: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """A copy of some rows of an array with a row for each atom."""
+        chosen: np.ndarray = array[rows]
+        return chosen
 
     @property
     def has_forces(self) -> np.ndarray:
@@ -338,7 +344,11 @@ class Dataset(Sequence[Structure]):
         """
         digest = hashlib.sha256()
         for array in (self.offsets, self.numbers, self.positions, self.energies, self.forces):
-            digest.update(b"none" if array is None else array.tobytes())
+            if array is None:
+                digest.update(b"none")
+                continue
+            for start in range(0, len(array), _ROWS):  # no second copy of the whole
+                digest.update(array[start : start + _ROWS].tobytes())
         for extra in (self.cells, self.pbc, self.charges):
             if extra is not None:
                 digest.update(np.ascontiguousarray(extra, dtype=np.float64).tobytes())

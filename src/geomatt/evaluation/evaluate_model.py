@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -46,6 +47,13 @@ def evaluate(
     known = (
         np.array([h in seen for h in data.frame_hashes()], dtype=bool) if seen else np.zeros(len(data), bool)
     )
+    unlisted = sum(member.record.get("frames_not_listed", 0) for member in potential.members)
+    if unlisted and exclude_trained and indices is None:
+        warnings.warn(
+            f"The model was trained on {unlisted:,} frames, too many to list in its file: frames of the data "
+            "that were among them are not recognised.",
+            stacklevel=2,
+        )
     if exclude_trained and known.any():
         if known.all():
             raise GeomAttError(
@@ -61,6 +69,7 @@ def evaluate(
         batch_size=batch_size,
         progress=progress,
         check_domain=False,  # the labels show what extrapolation costs
+        spread=True,
     )
     spread = predictions[0].energy_spread is not None
     return EvaluationResult(

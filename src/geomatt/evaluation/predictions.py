@@ -25,9 +25,9 @@ def write_predictions(
 ) -> Path:
     """Write structures with predicted energy, forces and atomic energies (`energies`), in eV and Å.
 
-    The spread of a committee is written as `energy_spread` and `forces_spread`, with a calibration also error
-    bars for nine of ten errors, `energy_error_90` and `forces_error_90`. Other info of the structures
-    is kept; their labels are not.
+    The spread of a committee, or the estimated error of one model, is written as `energy_spread` and
+    `forces_spread`, with a calibration also error bars for nine of ten errors, `energy_error_90` and
+    `forces_error_90`. Other info of the structures is kept; their labels are not.
     """
     try:
         from ase import Atoms

@@ -50,7 +50,7 @@ class EvaluationResult:
     forces: np.ndarray | None  # (atoms, 3) predicted, None where the data has no forces
     trained: int  # frames the model was trained on; left out unless `trained_included`
     trained_included: bool = False
-    energies_spread: np.ndarray | None = None  # (n,) of a committee
+    energies_spread: np.ndarray | None = None  # (n,) of a committee, or estimated errors of one model
     forces_spread: np.ndarray | None = None  # (atoms,)
     stress: np.ndarray | None = None  # (n, 3, 3) predicted, nan for structures without; None without labels
     unit: str = "eV"  # for reports
@@ -82,9 +82,10 @@ class EvaluationResult:
 
     @cached_property
     def spread(self) -> dict[str, float] | None:
-        """The mean spread of a committee (eV, eV/Å) and its correlation with the errors; None for one model.
+        """The mean spread (eV, eV/Å) and its correlation with the errors; None for a model that has none.
 
-        A correlation near one means that errors are large where members disagree.
+        A correlation near one means that errors are large where members disagree, or where the surroundings
+        of atoms are far from those in the training data.
         """
         if self.energies_spread is None:
             return None
@@ -134,7 +135,7 @@ class EvaluationResult:
             **table({"overall": self.overall}),
             "per_element": table(self.per_element),
             "per_molecule": table(self.per_molecule),
-            "committee_spread": None
+            "committee_spread" if self.provenance.get("members", 1) > 1 else "estimated_error": None
             if self.spread is None
             else {k: v if k.endswith("correlation") else v * factor for k, v in self.spread.items()},
             "coverage": None

@@ -1,7 +1,8 @@
-"""Error bars from the spread of a committee, calibrated on validation data by conformal prediction.
+"""Error bars from the spread of a committee, or from the estimated error of a single model.
 
-The score of a prediction is its error divided by its spread. An error bar at level p is the spread times the
-p-quantile of the scores of validation data: for new data of the same kind, a share p of errors is below it.
+They are calibrated on validation data by conformal prediction. The score of a prediction is its error divided
+by its spread. An error bar at level p is the spread times the p-quantile of the scores of validation data:
+for new data of the same kind, a share p of errors is below it.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Calibrated error bars of a committee: of energies, and of the length of the error of a force."""
+    """Calibrated error bars: of energies, and of the length of the error of a force."""
 
     energy: Scale
     forces: Scale | None
@@ -62,19 +63,23 @@ class Calibration:
         atomic_write(folder / FILE, (json.dumps(asdict(self), indent=2) + "\n").encode())
 
     @classmethod
+    def from_dict(cls, stored: dict[str, Any]) -> Calibration:
+        """From what `dataclasses.asdict` gives."""
+        energy, forces = (
+            s and Scale(tuple(s["factors"]), s["floor"]) for s in (stored["energy"], stored["forces"])
+        )
+        if any(len(s.factors) != len(LEVELS) for s in (energy, forces) if s):
+            raise ValueError("another number of levels")
+        return cls(energy, forces, stored["frames"], stored["members"])
+
+    @classmethod
     def read(cls, folder: Path, members: Sequence[Potential]) -> Calibration | None:
         """The calibration in a run's folder; None if there is none, or it belongs to other members."""
         path = folder / FILE
         if not path.is_file():
             return None
         try:
-            stored = json.loads(path.read_text(encoding="utf-8"))
-            energy, forces = (
-                s and Scale(tuple(s["factors"]), s["floor"]) for s in (stored["energy"], stored["forces"])
-            )
-            found = cls(energy, forces, stored["frames"], stored["members"])
-            if any(len(s.factors) != len(LEVELS) for s in (energy, forces) if s):
-                raise ValueError("another number of levels")
+            found = cls.from_dict(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise GeomAttError(
                 f"{path} is damaged ({error}). Remove it; `resume` the run to calibrate again."

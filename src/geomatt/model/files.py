@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
 from geomatt.model.registry import known_kinds, network_class
+from geomatt.model.surroundings import Estimate
 from geomatt.model.zoo import find_shipped, stability_of, unknown_name_hint
 
 FORMAT = 1
@@ -103,6 +105,9 @@ def load_bytes(
         stored = DTYPES[header["dtype"]]
         record = dict(header["record"])
         domain = Domain.from_dict(header["domain"]) if header.get("domain") else None
+        bars = header.get("error_bars")
+        estimate = Estimate.from_dict(bars["estimate"]) if bars else None
+        calibration = Calibration.from_dict(bars["calibration"]) if bars else None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise GeomAttError(
             f"{path} has a damaged description ({type(error).__name__}: {error}). "
@@ -117,7 +122,8 @@ def load_bytes(
     with torch.random.fork_rng(devices=[]):  # loading must not advance the caller's random state
         network = network_type(config, stored)
     _fill(network, tensors, path)
-    return Potential(network, normalisation, record, domain).to(check_device(device), parse_dtype(dtype))
+    potential = Potential(network, normalisation, record, domain, estimate=estimate, calibration=calibration)
+    return potential.to(check_device(device), parse_dtype(dtype))
 
 
 def read_contents(content: bytes, path: Path) -> Contents:
@@ -160,8 +166,16 @@ def describe(potential: Potential) -> dict[str, Any]:
         "dtype": str(potential.dtype).removeprefix("torch."),
         "normalisation": potential.normalisation.to_dict(),
         "domain": domain,
+        "error_bars": error_bars(potential),
         "record": potential.record,
     }
+
+
+def error_bars(potential: Potential) -> dict[str, Any] | None:
+    """The error estimate of a single model and its calibration, as plain values."""
+    if potential.estimate is None or potential.calibration is None:
+        return None
+    return {"estimate": potential.estimate.to_dict(), "calibration": asdict(potential.calibration)}
 
 
 def fingerprint(model: AnyPotential) -> str:

@@ -26,12 +26,16 @@ from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import AttentionRecord, Network
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.precision import parse_dtype
+from geomatt.model.surroundings import Estimate
 from geomatt.settings import typed
 
 
 @dataclass(frozen=True)
 class Output:
-    """Predictions for a batch, as tensors (eV, eV/Å). Spreads are those of a committee."""
+    """Predictions for a batch, as tensors (eV, eV/Å).
+
+    Spreads are those of a committee; for one model they are errors estimated from its training data.
+    """
 
     energy: Tensor  # (B,) float64
     atomic_energies: Tensor  # (B, N) float64, summing to the energy
@@ -45,7 +49,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Predictions for one structure, as arrays (eV, eV/Å). Spreads are those of a committee."""
+    """Predictions for one structure, as arrays (eV, eV/Å), with spreads as in `Output`."""
 
     energy: float
     atomic_energies: np.ndarray  # (N,) float64
@@ -61,7 +65,7 @@ class AnyPotential(ABC):
 
     members: list[Potential]
     record: dict[str, Any]
-    calibration: Calibration | None = None  # of the spread of a committee
+    calibration: Calibration | None = None  # of the spread
 
     @abstractmethod
     def evaluate(
@@ -122,10 +126,12 @@ class AnyPotential(ABC):
         batch_size: int = 32,
         progress: Callable[[int], None] | None = None,
         check_domain: bool = True,
+        spread: bool = False,
     ) -> list[Prediction]:
         """Predictions for structures of any sizes, in their order; also ASE Atoms, or a single structure.
 
-        With `check_domain` structures outside the training data are announced by a warning.
+        With `check_domain` structures outside the training data are announced by a warning. `spread` also
+        asks for the estimated errors of a single model; a committee always gives its spread.
         """
         structures = several(structures)
         if typed("batch_size", batch_size, int) < 1:
@@ -144,10 +150,15 @@ class AnyPotential(ABC):
             chunk = structures[start : start + batch_size]
             batch = collate(chunk, self.dtype, self.device)
             output = self.evaluate(batch, forces=forces, attention=attention, keep=keep)
+            output = self.with_spread(batch, output) if spread else output
             result.extend(_split(output, [len(s) for s in chunk]))
             if progress is not None:
                 progress(len(chunk))
         return result
+
+    def with_spread(self, batch: Batch, output: Output) -> Output:
+        """The predictions with their spread, where it is known."""
+        return output
 
     def hessian(
         self,
@@ -254,6 +265,8 @@ class Potential(AnyPotential):
     record: dict[str, Any] = field(default_factory=dict)
     ranges: Domain | None = None  # distances in the training data
     engine: str = "auto"  # how to evaluate; the numbers are the same
+    estimate: Estimate | None = None  # of its errors
+    calibration: Calibration | None = None  # of the estimate
     _evaluators: dict[bool, tuple[_Present, Evaluator]] = field(default_factory=dict, repr=False)
     _offset: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
@@ -269,7 +282,8 @@ class Potential(AnyPotential):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Potential:
         network, record = copy.deepcopy(self.network, memo), copy.deepcopy(self.record, memo)
-        return Potential(network, self.normalisation, record, self.ranges, self.engine)
+        bars = self.estimate, self.calibration
+        return Potential(network, self.normalisation, record, self.ranges, self.engine, *bars)
 
     def evaluate(
         self,
@@ -298,6 +312,12 @@ class Potential(AnyPotential):
             None if found.stress is None else scale * found.stress[0],
         )
         return output if limits is None else with_walls(output, batch, self.domain, limits)
+
+    def with_spread(self, batch: Batch, output: Output) -> Output:
+        if self.estimate is None or batch.cell is not None:
+            return output
+        energy, forces = self.estimate.errors(batch)
+        return replace(output, energy_spread=energy, forces_spread=None if output.forces is None else forces)
 
     def _evaluator(self, keep: bool) -> Evaluator:
         """An evaluator of the present weights, made anew when they have changed."""

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.checks import check_labels
+from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
@@ -49,8 +50,9 @@ def run_report(
     blocks += _curves(result)
     if tested is not None:
         blocks.append(heading(f"Errors on {len(tested.data)} test frames"))
-        blocks += error_blocks(tested, dataset.select(split.train))
-    blocks += data_checks(dataset)
+        blocks += error_blocks(tested, dataset.select(excerpt(dataset, split.train)))
+    looked_at = excerpt(dataset)
+    blocks += data_checks(dataset if len(looked_at) == len(dataset) else dataset.select(looked_at))
     typical = typical_frame(dataset, split)
     attention, arrays = attention_blocks(potential, typical, unit, progress)
     blocks += attention
@@ -132,10 +134,14 @@ def _facts(result: TrainResult, split: Split) -> list[list[str]]:
         f"epoch {result.best_epoch}",
         "validation": f"MAE: {', '.join(best)}",
         "machine": str(record.get("hardware")),
+        "peak memory": ", ".join(
+            f"{size / 1e9:.2f} GB{' of the GPU' * (name == 'gpu')}"
+            for name, size in record.get("peak_memory", {}).items()
+        ),
         "versions": f"geomatt {record.get('geomatt')}, torch {record.get('torch')}",
         "data hash": str(data.get("fingerprint")),
     }
-    return [[name, text] for name, text in facts.items()]
+    return [[name, text] for name, text in facts.items() if text]
 
 
 def curve_charts(histories: Mapping[str, Path], unit: str) -> list[dict[str, Any]]:

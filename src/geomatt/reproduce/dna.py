@@ -28,6 +28,7 @@ from geomatt.reproduce.dna_models import (
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.inputs import described, load_or_embedded
 from geomatt.reproduce.published import ERRORS, NOT_RUN, errors_of, left_table, pair, tested_on
+from geomatt.reproduce.spreading import do_part, spread
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Job
 
@@ -42,6 +43,9 @@ class Dna(Experiment):
     parts: ClassVar[tuple[str, ...]] = (*RECIPES, *(f"{recipe}-seeds" for recipe in RECIPES))
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
+        if settings.workers is not None:
+            parts = [(self.name, part) for part in self.parts if settings.wants(part)]
+            spread(settings, progress, "training", do_part, parts)
         size = QUICK if settings.quick else FULL
         data, stand_in = load_or_embedded(settings, [DATA], "embedded/dimer")
         ((name, dataset),) = data.items()

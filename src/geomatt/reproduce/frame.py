@@ -15,12 +15,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from geomatt.data import atomic_output, make_folder
 from geomatt.errors import GeomAttError
 from geomatt.progress import ProgressBar as ProgressBar
 from geomatt.reproduce.table import ResultTable
+
+if TYPE_CHECKING:
+    from geomatt.data.make import Workers
 
 DEFAULT_OUT = Path("runs/reproduce")
 
@@ -37,6 +40,7 @@ class ExperimentSettings:
     models: Path | None = None  # a folder of trained models, for experiments that analyse them
     deadline: float | None = None  # time.monotonic() after which no new work is started
     parts: tuple[str, ...] = ()  # only these parts of the experiment; empty: all
+    workers: Workers | None = None  # who trains; None: this process
 
     @property
     def out_of_time(self) -> bool:

@@ -18,9 +18,11 @@ import numpy as np
 from geomatt.data import Split, fold_splits
 from geomatt.evaluation import evaluate
 from geomatt.model import Normalisation, Potential, load, new_network, save
+from geomatt.progress import silent
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import LISTED, MD17, described, load_md17
+from geomatt.reproduce.spreading import spread
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 UNIT = "kcal/mol"
@@ -242,19 +244,40 @@ class Md17Study:
             return Potential(network, Normalisation())
         return None if member.base is None else self.model(member.base)
 
+    def train_all(self, parts: Iterable[Sequence[Member]]) -> None:
+        """Train the members of several parts, the first parts first; with workers all of them at once."""
+        every = list(parts)
+        if self.settings.workers is not None:
+            every = [[member for part in every for member in part]]
+        for part in every:
+            self.train(part)
+
     def train(self, members: Sequence[Member]) -> None:
         """Train those members that are missing, until the deadline."""
         done = self.results(members)
+        missing = [member for member in members if member not in done]
+        if self.settings.workers is not None:
+            spread(self.settings, self.progress, "training", train_in_worker, self._tasks(missing))
+            return
+        for group in self._groups(missing):
+            if self.settings.out_of_time:
+                return
+            self._train_group(group)
+
+    def _tasks(self, members: Sequence[Member]) -> list[list[Member]]:
+        """What workers do one by one: a model on a CPU; on a GPU models that are trained side by side."""
+        return self._groups(members) if self.settings.device != "cpu" else [[member] for member in members]
+
+    def _groups(self, members: Sequence[Member]) -> list[list[Member]]:
+        """Members that are trained as one program."""
         programs: dict[tuple[Any, ...], list[Member]] = {}
         for member in members:
-            if member not in done:
-                programs.setdefault(member.program, []).append(member)
+            programs.setdefault(member.program, []).append(member)
+        found = []
         for alike in programs.values():
             atoms = [int(self.data[m.molecule].sizes.max()) for m in alike]
-            for group in groups(atoms, self.size.overhead):
-                if self.settings.out_of_time:
-                    return
-                self._train_group([alike[i] for i in group])
+            found += [[alike[i] for i in group] for group in groups(atoms, self.size.overhead)]
+        return found
 
     def _train_group(self, group: list[Member]) -> None:
         bases = [self._base(m) for m in group]
@@ -304,6 +327,11 @@ class Md17Study:
         overall = found.to_dict()["overall"]
         errors = {f"{n}_{e}": overall[f"{o}_{e}"] for n, o in KINDS.items() for e in ("mae", "rmse")}
         return {**errors, "frames": len(found.data), "left_out": found.trained}
+
+
+def train_in_worker(settings: ExperimentSettings, members: Sequence[Member]) -> None:
+    """Train members of the study; their numbers are pieces in the folder of the settings."""
+    Md17Study(settings, silent).train(members)
 
 
 def _base_name(base: str) -> str:

@@ -14,12 +14,14 @@ from geomatt.data import Dataset, Split, random_split
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import evaluate
 from geomatt.model import save
+from geomatt.progress import silent
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import MD17, STAND_IN, described, load_data, load_or_embedded
 from geomatt.reproduce.md17 import LICENCE
 from geomatt.reproduce.peers import MD17_PEERS, RMD17_PEERS
 from geomatt.reproduce.published import NOT_RUN, left_table, title
+from geomatt.reproduce.spreading import spread
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Job, TrainConfig, resolve
 from geomatt.units import from_ev
@@ -174,6 +176,11 @@ class PairStudy:
         (job.folder / CHECKPOINT).unlink(missing_ok=True)
 
 
+def train_in_worker(settings: ExperimentSettings, member: PairMember) -> None:
+    """Train a model of the study; its numbers are a piece in the folder of the settings."""
+    PairStudy(settings, silent).train(member)
+
+
 class Pair(Experiment):
     name = "pair"
     title = "Pair states: MD17 and rMD17"
@@ -189,17 +196,21 @@ class Pair(Experiment):
         study = PairStudy(settings, progress)
         members = [PairMember("md17", "ethanol", "s")] if settings.quick else _plan(MD17)
         asked = [m for m in members if _asked(m, settings.parts)]
-        for member in asked:
-            if not settings.out_of_time and study.find(member) is None:
-                study.train(member)
+        if settings.workers is not None:
+            missing = [member for member in asked if study.find(member) is None]
+            spread(settings, progress, "training", train_in_worker, missing)
+        else:
+            for member in asked:
+                if not settings.out_of_time and study.find(member) is None:
+                    study.train(member)
         known = asked if settings.parts else members
         rows: dict[str, list[dict[str, Any]]] = {}
-        missing: dict[str, int] = {}
+        left: dict[str, int] = {}
         for member in known:
             found = study.find(member)
             key = f"{member.collection}/{member.size}"
             if found is None:
-                missing[key] = missing.get(key, 0) + 1
+                left[key] = left.get(key, 0) + 1
                 continue
             rows.setdefault(f"{key}/{member.molecule}", []).append({"draw": member.draw, **found})
         first = members[0]
@@ -213,7 +224,7 @@ class Pair(Experiment):
             "data": study.about,
             "split": f"{TRAIN} + {VALIDATION} frames at random, tested on all others; rMD17: official splits",
             "rows": rows,
-            "missing": missing,
+            "missing": left,
             "pieces": study.pieces.made,
         }
 

@@ -47,10 +47,8 @@ class Table1(Experiment):
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         study = Md17Study(settings, progress)
         plan = _plan(study)
-        for part, members in plan.items():
-            wanted = study.chosen(part, members)
-            if wanted and (not wanted[0].is_schnet or _has_schnet(settings)):
-                study.train(wanted)
+        wanted = [study.chosen(part, members) for part, members in plan.items()]
+        study.train_all(part for part in wanted if part and (not part[0].is_schnet or _has_schnet(settings)))
         rows: dict[str, dict[str, Any]] = {
             kind: {} for kind in ("paper", "fast", "formula", "draws", "schnet-all")
         }

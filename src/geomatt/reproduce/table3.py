@@ -39,8 +39,7 @@ class Table3(Experiment):
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         study = Md17Study(settings, progress)
         plan = _plan(study)
-        for part, members in plan.items():
-            study.train(study.chosen(part, members))
+        study.train_all(study.chosen(part, members) for part, members in plan.items())
         rows: dict[str, dict[str, Any]] = {orders: {} for orders in ORDERS}
         seeds: dict[str, dict[str, list[Any]]] = {orders: {} for orders in ORDERS}
         missing = {}

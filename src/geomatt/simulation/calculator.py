@@ -15,6 +15,7 @@ from geomatt.data.batch import Batch
 from geomatt.data.electrons import multiplicity, total_charge
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
+from geomatt.model import Potential
 from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.settings import typed
 from geomatt.simulation.loading import Model, load_model
@@ -33,7 +34,8 @@ class GeomAttCalculator(Calculator):
 
     Args:
         model: a model file, the directory of a run, a `Potential` or a `Committee`. A committee gives
-            the mean of its members, and their spread as `energy_spread` and `forces_spread`.
+            the mean of its members, and their spread as `energy_spread` and `forces_spread`. Calibrated
+            error bars are given by `error_bars`.
         device: where to compute, "cpu" or "cuda".
         dtype: "float32" or "float64"; by default the precision the model has.
         walls: add the walls where the training data end. They are zero inside the data, and keep dynamics
@@ -57,6 +59,7 @@ class GeomAttCalculator(Calculator):
         self._pbc = np.zeros(0, dtype=bool)  # and periodic directions
         self._on_device: Tensor | None = None  # the atomic numbers on the device, (1, N)
         self._spread: tuple[float, np.ndarray] | None = None
+        self._last: Batch | None = None  # of the last calculation
         self._told: set[str] = set()  # warnings given
         self._watch = RangeWatch(self.model.domain, typed("walls", walls, bool))
 
@@ -74,6 +77,31 @@ class GeomAttCalculator(Calculator):
     def forces_spread(self) -> np.ndarray | None:
         """Norm of the standard deviation of each atom's force (N,) in the last calculation (eV/Å)."""
         return self._spread[1].copy() if self._spread and self.results else None
+
+    def error_bars(self, level: float = 0.9) -> tuple[float, np.ndarray | None] | None:
+        """Error bars of the last calculation: of the energy (eV), and of the force on each atom (N,) (eV/Å).
+
+        A share `level` of errors is below them, on data like the training data. For a committee they come
+        from the spread of its members, for one model from the distance of its atoms' surroundings to those
+        in the training data. None for a model without calibration, and for one model in periodic cells.
+        """
+        calibration = self.model.calibration
+        if calibration is None or self._last is None or not self.results:
+            return None
+        spread: tuple[float, np.ndarray | None] | None = self._spread
+        if spread is None and isinstance(self.model, Potential):
+            if self.model.estimate is None or self._last.cell is not None:
+                return None
+            energies, lengths = self.model.estimate.errors(self._last)
+            spread = float(energies[0]), None if lengths is None else _array(lengths[0])
+        if spread is None:
+            return None
+        energy, forces = spread
+        scale = calibration.forces
+        return (
+            float(calibration.energy.bar(np.array(energy), level)),
+            None if forces is None or scale is None else scale.bar(forces, level),
+        )
 
     def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
         """Names of what has changed since the last calculation; the cell of a molecule does not count.
@@ -124,7 +152,7 @@ class GeomAttCalculator(Calculator):
             self.results["stress"] = full_3x3_to_voigt_6_stress(_array(output.stress[0]))
         elif "stress" in properties:
             raise GeomAttError("Stress needs a structure that is periodic in all three directions.")
-        self._spread = None
+        self._spread, self._last = None, batch
         if output.energy_spread is not None and output.forces_spread is not None:
             self._spread = float(output.energy_spread[0]), _array(output.forces_spread[0])
 

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from geomatt.training.members import train_members
     from geomatt.training.record import commit, hardware
     from geomatt.training.run import Job, TrainResult
-    from geomatt.training.step import Stepper, normalised
+    from geomatt.training.step import Stepper
+    from geomatt.training.targets import normalised
 
 _MODULES = {
     "Errors": "loss",
@@ -26,7 +27,7 @@ _MODULES = {
     "TrainResult": "run",
     "commit": "record",
     "hardware": "record",
-    "normalised": "step",
+    "normalised": "targets",
     "resolve": "config",
     "train": "loop",
     "train_members": "members",

@@ -33,6 +33,7 @@ class Counters:
     seconds: float = 0.0  # spent so far, all sessions
     finished: str = ""  # why it ended; empty while it has not
     energy_zero: dict[str, Any] | None = None  # empty until it is fitted, at the end; None: never
+    error_bars: dict[str, Any] | None = None  # as `energy_zero`
     cycles: list[int] = field(
         default_factory=list
     )  # epochs after which the run was extended by a new schedule

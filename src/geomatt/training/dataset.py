@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from geomatt.data.mapped import MappedDataset, excerpt
 from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
@@ -55,6 +56,10 @@ def load_dataset(config: TrainConfig) -> tuple[Dataset, Parts]:
             stacklevel=2,
         )
     dataset, sizes = concatenate(every), [sum(map(len, part)) for part in parts]
+    if config.drop_outliers and isinstance(dataset, MappedDataset):
+        raise GeomAttError(
+            "Outliers of memory-mapped data cannot be dropped while training: leave `drop_outliers` out."
+        )
     if several:
         _warn_of_repeats(parts)
     if config.drop_outliers and not config.train_indices:
@@ -205,14 +210,20 @@ def make_splits(config: TrainConfig, parts: Parts | int, leave_out: Sequence[int
     ]
 
 
+def elements_of(dataset: Dataset, split: Split) -> list[int]:
+    """Elements of the structures that train and validate; those of all structures if the data is mapped."""
+    if isinstance(dataset, MappedDataset):
+        return dataset.elements
+    return dataset.select(np.concatenate([split.train, split.validation])).elements
+
+
 def check_tests(dataset: Dataset, splits: Sequence[Split], base: Potential | None = None) -> None:
     """Raise an error if structures to test on have elements that the model will not know."""
     for split in splits:
-        seen = dataset.select(np.concatenate([split.train, split.validation]))
-        known = set(base.elements if base else seen.elements)
+        known = set(base.elements if base else elements_of(dataset, split))
         unknown = set(dataset.select(split.test).elements) - known if len(split.test) else set()
         if base is not None:
-            refuse_unknown(base, seen)
+            refuse_unknown(base, elements_of(dataset, split))
         if unknown:
             raise GeomAttError(
                 f"Structures to test on contain {', '.join(symbols(sorted(unknown)))}, which no training "
@@ -268,7 +279,8 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         raise GeomAttError(
             f"{len(shared)} structures are in the training and in the validation set (first: {shared[0]})."
         )
-    seen = dataset.select(np.concatenate([split.train, split.validation]))
+    looked_at = excerpt(dataset, np.concatenate([split.train, split.validation]))
+    seen = dataset.select(looked_at)
     if seen.pbc is not None and np.any(seen.pbc):
         network = fresh_network(config, tuple(seen.elements), seed=0)
         if network.radius is None:
@@ -296,7 +308,7 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         if label == "forces":
             bad &= ~unlabelled
         if bad.any():
-            number = np.concatenate([split.train, split.validation])[rows[bad][0]]
+            number = looked_at[rows[bad][0]]
             raise GeomAttError(
                 f"The data has {label} that are not finite numbers (first in structure {number}). "
                 "Drop those structures."

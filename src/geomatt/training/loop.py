@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 
 from geomatt.arguments import path_of
-from geomatt.data.batch import Batch
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.devices import check_device
 from geomatt.settings import typed
 from geomatt.training.config import TrainConfig
+from geomatt.training.dataset import elements_of
 from geomatt.training.folder import locked
 from geomatt.training.history import EpochRow
 from geomatt.training.interruption import Interrupted, StopRequest, stop_on_signal
@@ -30,6 +30,7 @@ from geomatt.training.recipes import learning_rates
 from geomatt.training.run import Job, Run, TrainResult, check_job
 from geomatt.training.start import load_base
 from geomatt.training.step import Stepper
+from geomatt.training.targets import stacked
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split
@@ -138,10 +139,10 @@ class _Group:
         self.loss = Loss(
             self.config.weighting, self.config.rho, self.config.stress_weight, self.config.loss_per_atom
         )
-        self.validation = Batch.stack([run.validation for run in runs])
+        self.validation = stacked([run.validation for run in runs])
         self.stepper = Stepper(
             [run.network for run in runs],
-            Batch.stack([run.training for run in runs]),
+            stacked([run.training for run in runs]),
             self.loss,
             ema_decay=self.config.ema_decay,
             clip=self.config.clip,
@@ -247,7 +248,7 @@ def _elements(job: Job) -> Sequence[int]:
     """Elements the job's network must have."""
     if job.base is not None:
         return job.base.elements
-    return job.dataset.select(np.concatenate([job.split.train, job.split.validation])).elements
+    return elements_of(job.dataset, job.split)
 
 
 def _check_alike(jobs: Sequence[Job]) -> None:

@@ -10,14 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from geomatt.arguments import path_of
+from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
-from geomatt.model import Committee, Potential
-from geomatt.model.calibration import Calibration, Scale, force_errors, identity
+from geomatt.model import Potential
 from geomatt.model.devices import check_device
 from geomatt.training import checkpoint
 from geomatt.training.config import TrainConfig, read_settings
+from geomatt.training.error_bars import calibrate
 from geomatt.training.folder import CONFIG, locked, write_safely
 from geomatt.training.loop import TrainCallback, train_together
 from geomatt.training.resume import extends
@@ -86,29 +87,9 @@ def _train_members(
             tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
             results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
         if config.members > 1:  # folds have no frames that no member was trained on
-            calibrate([r.potential for r in results], dataset.select(splits[0].validation), out)
+            validation = dataset.select(excerpt(dataset, splits[0].validation))
+            calibrate([r.potential for r in results], validation, out)
     return results
-
-
-def calibrate(members: Sequence[Potential], validation: Dataset, folder: Path) -> Calibration:
-    """Error bars from the spread of the members on their common validation frames, stored with the run."""
-    predictions = Committee(list(members)).predict(
-        validation, forces=validation.forces is not None, check_domain=False
-    )
-    assert validation.energies is not None
-    energy = Scale.fit(
-        np.array([p.energy for p in predictions]) - validation.energies,
-        np.array([p.energy_spread for p in predictions]),
-    )
-    forces = None
-    if validation.forces is not None:
-        known = np.repeat(validation.has_forces, validation.sizes)
-        error = force_errors(np.concatenate([p.forces for p in predictions]), validation.forces)
-        spread = np.concatenate([p.forces_spread for p in predictions])
-        forces = Scale.fit(error[known], spread[known]) if known.any() else None
-    found = Calibration(energy, forces, len(validation), identity(members))
-    found.write(folder)
-    return found
 
 
 def _numbered(callback: TrainCallback | None, member: int, members: int) -> TrainCallback | None:

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from geomatt.training.config import TrainConfig
 
 
+MOST_LISTED = 500_000  # frames whose hashes a model file holds
+CHUNK = 10_000  # frames hashed at a time
+
+
 def data_record(dataset: Dataset, split: Split) -> dict[str, Any]:
     """The data and its split; frame hashes identify trained frames, also in other files."""
     seen = np.concatenate([split.train, split.validation])
@@ -32,9 +36,24 @@ def data_record(dataset: Dataset, split: Split) -> dict[str, Any]:
             "structures": len(dataset),
             "fingerprint": dataset.fingerprint(),
         },
-        "split": split.to_dict(),
-        "trained_frames": dataset.select(seen).frame_hashes(),
+        **_frames_record(dataset, split, seen),
     }
+
+
+def _frames_record(dataset: Dataset, split: Split, seen: np.ndarray) -> dict[str, Any]:
+    """Which frames train and validate; of very many, only how many there are and how they were drawn."""
+    if len(seen) > MOST_LISTED:
+        sizes = {role: len(getattr(split, role)) for role in ("train", "validation", "test")}
+        return {
+            "split": {"kind": split.kind, "seed": split.seed, "sizes": sizes},
+            "frames_not_listed": len(seen),
+        }
+    hashes = [
+        h
+        for start in range(0, len(seen), CHUNK)
+        for h in dataset.select(seen[start : start + CHUNK]).frame_hashes()
+    ]
+    return {"split": split.to_dict(), "trained_frames": hashes}
 
 
 def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, Any]:
@@ -48,6 +67,7 @@ def run_record(config: TrainConfig, counters: Counters, unit: str) -> dict[str, 
         **({"extended_after_epochs": counters.cycles} if counters.cycles else {}),
         "validation": {"loss": counters.best_loss, **counters.best_errors},
         "seconds": round(counters.seconds, 3),
+        "peak_memory": peak_memory(config.device),
         "hardware": hardware(config.device),
         "geomatt": __version__,
         "torch": str(torch.__version__),
@@ -91,6 +111,23 @@ def hardware(device: str) -> str:
         pass
     threads = torch.get_num_threads()
     return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
+
+
+def peak_memory(device: str) -> dict[str, int]:
+    """The most memory this process has held so far, and on a GPU the most that torch has allocated, in bytes.
+
+    Empty where the system does not tell.
+    """
+    found = {}
+    try:
+        for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
+            if line.startswith("VmHWM:"):
+                found["process"] = 1024 * int(line.split()[1])
+    except OSError:
+        pass
+    if torch.device(device).type == "cuda":
+        found["gpu"] = int(torch.cuda.max_memory_allocated(device))
+    return found
 
 
 @functools.cache  # a later commit is not the code that runs

@@ -14,23 +14,27 @@ import torch
 from torch import Tensor
 
 from geomatt.arguments import require
-from geomatt.data.batch import Batch, collate
+from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
+from geomatt.model.calibration import Calibration
 from geomatt.model.domain import Domain
+from geomatt.model.files import error_bars
+from geomatt.model.surroundings import Estimate
 from geomatt.training import checkpoint
 from geomatt.training.checkpoint import Checkpoint, Counters
 from geomatt.training.config import TrainConfig
-from geomatt.training.dataset import check_data, report_unit_of
+from geomatt.training.dataset import check_data, elements_of, report_unit_of
+from geomatt.training.error_bars import with_error_bars
 from geomatt.training.folder import CONFIG, MODEL, PLOT, write_safely
 from geomatt.training.history import EpochRow, History, rows_from_tensor
 from geomatt.training.history_plot import plot_history
 from geomatt.training.record import data_record, run_record
 from geomatt.training.resume import check_resume, run_identity
 from geomatt.training.start import fresh_network, starting_network
-from geomatt.training.step import normalised
+from geomatt.training.targets import training_targets
 from geomatt.training.transfer import hardly_better, never_seen
 from geomatt.training.zero import energy_zero, with_zero
 
@@ -78,14 +82,16 @@ class Run:
         self.origin = data_record(job.dataset, job.split)
         self.identity = run_identity(self.origin["data"]["fingerprint"], job.split, job.base)
         self.unit = report_unit_of(job.dataset, job.config)
-        seen = job.dataset.select(np.concatenate([job.split.train, job.split.validation]))
+        validation = excerpt(job.dataset, job.split.validation)
+        seen = job.dataset.select(np.concatenate([excerpt(job.dataset, job.split.train), validation]))
         reference = {int(z): e for z, e in job.config.reference.items()} or None
-        self.seen, self.device = seen, device
+        self.seen, self.seen_validation, self.device = seen, len(validation), device
         self.domain = Domain.measure(seen)
         self.transferred = job.base is not None
         if job.base is not None and (unseen := never_seen(job.base, seen)):
             warnings.warn(unseen, stacklevel=4)
-        network = starting_network(job.config, seen, job.base, self.seed)
+        known = elements_of(job.dataset, job.split)
+        network = starting_network(job.config, known, job.base, self.seed)
         extensive = network.radius is not None
         if job.base is not None and job.keep_units:
             self.normalisation = job.base.normalisation
@@ -94,16 +100,21 @@ class Run:
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
 
-        def targets(indices: np.ndarray) -> Batch:
-            structures = [job.dataset[int(i)] for i in indices]
-            batch = collate(structures, job.config.torch_dtype, device, pad_to=atoms)
-            return normalised(batch, self.normalisation, use_forces=not job.config.energy_only)
-
-        self.training, self.validation = targets(job.split.train), targets(job.split.validation)
-        forces = self.validation.forces
-        self.mean_force = math.inf if forces is None else float(forces[self.validation.mask].abs().nanmean())
+        self.training, self.validation = (
+            training_targets(
+                job.dataset,
+                indices,
+                self.normalisation,
+                dtype=job.config.torch_dtype,
+                device=device,
+                atoms=atoms,
+                use_forces=not job.config.energy_only,
+            )
+            for indices in (job.split.train, job.split.validation)
+        )
+        self.mean_force = _mean_force(self._validation_excerpt(), self.normalisation.scale, job.config)
         # Energies of atoms that were given stay as they are.
-        self.counters = Counters(energy_zero=None if reference else {})
+        self.counters = Counters(energy_zero=None if reference else {}, error_bars={})
         self.best: dict[str, Tensor] = {}
         self.saved_epoch = 0  # the best epoch whose model is on disk
         self.state: dict[str, Tensor] | None = None  # of the stepper, where a run is continued
@@ -121,7 +132,8 @@ class Run:
                     self.counters.cycles.append(self.counters.epoch)
                 self.counters.finished = ""
                 self.counters.energy_zero = None if self.counters.energy_zero is None else {}
-            if self.counters.finished and self.counters.energy_zero != {}:
+                self.counters.error_bars = {}
+            if self.counters.finished and {} not in (self.counters.energy_zero, self.counters.error_bars):
                 return
         write_safely(self.folder / CONFIG, self.config.to_toml().encode())
         self.history = History(self.folder, self.unit, rows)
@@ -232,21 +244,29 @@ class Run:
             ).write(self.folder)
 
     def finalise(self) -> None:
-        """After the last epoch: fit the zero of the energy on all frames seen, and write the final model."""
-        if self.transferred and (error := self.counters.best_errors.get("force_mae")) is not None:
-            validation = self.seen.select(np.arange(len(self.seen))[-len(self.validation) :])
-            if message := hardly_better(error, validation):
-                warnings.warn(message, stacklevel=4)
-        if self.counters.energy_zero != {} or not self.best:
+        """After the last epoch: fit the zero of the energy and error bars, and write the final model."""
+        error = self.counters.best_errors.get("force_mae") if self.transferred else None
+        if error is not None and (message := hardly_better(error, self._validation_excerpt())):
+            warnings.warn(message, stacklevel=4)
+        counters = self.counters
+        if {} not in (counters.energy_zero, counters.error_bars) or not self.best:
             return
-        potential = self._potential().to(self.device)
-        zero = energy_zero(potential, self.seen, len(self.validation))
-        self.counters.energy_zero = zero
-        self.counters.best_errors["energy_mae"] = zero["validation_energy_mae"]
+        if counters.energy_zero == {}:
+            zero = energy_zero(self._potential().to(self.device), self.seen, self.seen_validation)
+            counters.energy_zero = zero
+            counters.best_errors["energy_mae"] = zero["validation_energy_mae"]
+        if counters.error_bars == {}:
+            training = self.seen.select(np.arange(len(self.seen) - self.seen_validation))
+            potential = self._potential().to(self.device)
+            counters.error_bars = error_bars(with_error_bars(potential, training, self._validation_excerpt()))
         self.saved_epoch = 0
         self._save_model()
         if self.state is not None:
             self.write(self.state)
+
+    def _validation_excerpt(self) -> Dataset:
+        """Validation structures; some of them if the data is mapped."""
+        return self.seen.select(np.arange(len(self.seen))[-self.seen_validation :])
 
     def plot(self) -> None:
         plot_history(self.history.rows, self.unit, self.folder / PLOT)
@@ -267,7 +287,15 @@ class Run:
         normalisation, zero = self.normalisation, self.counters.energy_zero
         if zero:
             normalisation, record["energy_zero"] = with_zero(normalisation, zero), zero
-        return Potential(network.with_elements(self.elements), normalisation, record, self.domain)
+        bars = self.counters.error_bars
+        return Potential(
+            network.with_elements(self.elements),
+            normalisation,
+            record,
+            self.domain,
+            estimate=Estimate.from_dict(bars["estimate"]) if bars else None,
+            calibration=Calibration.from_dict(bars["calibration"]) if bars else None,
+        )
 
     def result(self, already_finished: bool) -> TrainResult:
         counters = self.counters
@@ -282,6 +310,13 @@ class Run:
             self.unit,
             already_finished,
         )
+
+
+def _mean_force(data: Dataset, scale: float, config: TrainConfig) -> float:
+    """Mean absolute force component in units of the network; infinite if none are trained on."""
+    if config.energy_only or data.forces is None or not np.isfinite(data.forces).any():
+        return math.inf
+    return float(np.nanmean(np.abs(data.forces))) / scale
 
 
 def check_job(job: Job) -> None:

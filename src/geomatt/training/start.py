@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, Potential, load, new_network
 from geomatt.training.config import TrainConfig
 
 
-def starting_network(config: TrainConfig, seen: Dataset, base: Potential | None, seed: int) -> Network:
-    """The network before the first step: drawn from the seed, or the base model's."""
+def starting_network(
+    config: TrainConfig, elements: Sequence[int], base: Potential | None, seed: int
+) -> Network:
+    """The network before the first step, for data with these elements: drawn from the seed, or the base's."""
     if base is None:
-        return fresh_network(config, tuple(seen.elements), seed)
-    refuse_unknown(base, seen)
+        return fresh_network(config, tuple(elements), seed)
+    refuse_unknown(base, elements)
     network = fresh_network(config, base.elements, seed)
     if type(network) is not type(base.network) or network.config != base.network.config:
         raise GeomAttError(
@@ -29,9 +31,9 @@ def starting_network(config: TrainConfig, seen: Dataset, base: Potential | None,
     return network
 
 
-def refuse_unknown(base: Potential, data: Dataset) -> None:
-    """Raise an error for data with elements that the base model does not have."""
-    unknown = sorted(set(data.elements) - set(base.elements))
+def refuse_unknown(base: Potential, elements: Sequence[int]) -> None:
+    """Raise an error for elements of the data that the base model does not have."""
+    unknown = sorted(set(elements) - set(base.elements))
     if unknown:
         raise GeomAttError(
             f"The data holds {', '.join(symbols(unknown))}, which the base model never saw "

@@ -7,7 +7,6 @@ whole step is captured as a CUDA graph.
 
 from __future__ import annotations
 
-import dataclasses
 import importlib.util
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,25 +15,17 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.model import Network, Normalisation
+from geomatt.model import Network
 from geomatt.model.interface import Parameters
 from geomatt.training.errors import ErrorSums
 from geomatt.training.graphs import StepGraphs
 from geomatt.training.loss import Errors, Loss
 from geomatt.training.optimiser import Adam
+from geomatt.training.targets import Targets
 from geomatt.training.team import team
 from geomatt.training.weights import Weights
 
 VALIDATION_BATCH = 100
-
-
-def normalised(batch: Batch, normalisation: Normalisation, use_forces: bool = True) -> Batch:
-    """A batch with labels in normalised units. Energies leave float64 only here, without their mean."""
-    assert batch.energy is not None
-    energy = normalisation.energy_residual(batch.numbers, batch.energy).to(batch.positions.dtype)
-    forces = batch.forces / normalisation.scale if use_forces and batch.forces is not None else None
-    stress = batch.stress / normalisation.scale if use_forces and batch.stress is not None else None
-    return dataclasses.replace(batch, energy=energy, forces=forces, stress=stress)
 
 
 class Stepper:
@@ -43,7 +34,7 @@ class Stepper:
     def __init__(
         self,
         networks: Sequence[Network],
-        targets: Batch,  # normalised, with the member axis in front
+        targets: Targets,  # normalised, with the member axis in front
         loss: Loss,
         *,
         ema_decay: float = 0.0,
@@ -60,7 +51,7 @@ class Stepper:
         self._kernel: Any = None
         theta = self.weights.theta
         single = theta.is_cuda and theta.dtype == torch.float32
-        plain = _fully_labelled(targets) and not loss.per_atom
+        plain = isinstance(targets, Batch) and _fully_labelled(targets) and not loss.per_atom
         if single and plain and importlib.util.find_spec("triton"):
             from geomatt.training.gpu_kernels import FusedLoss
 
@@ -72,9 +63,9 @@ class Stepper:
         order = order.to(self.device)
         for index, rate in zip(order.split(batch_size, 1), learning_rates, strict=True):
             self.adam.rate.fill_(rate)
-            if self.team.size > 1:
+            if self.team.joined:
                 self._common_step(index)
-            elif self.engine.capturable(self.targets):
+            elif isinstance(self.targets, Batch) and self.engine.capturable(self.targets):
                 changed = [*self.adam.tensors().values(), self._sums.sums]
                 self._graphs.replay(self._step, index, changed)
             else:
@@ -96,7 +87,7 @@ class Stepper:
     def gradient(self, index: Tensor) -> Tensor:
         """Gradient of the loss on the structures `index` (M, B), as (M, n); adds to the error sums."""
         parameters, targets = self.weights.parameters, self.targets
-        if self._kernel is not None:
+        if self._kernel is not None and isinstance(targets, Batch):
             found = self._evaluate(parameters, targets, index, gradient=True)
             slopes = self._kernel(found.energy.detach(), found.forces, targets, index, self._sums.sums)
             return self.engine.gradient(found, *slopes)
@@ -108,9 +99,9 @@ class Stepper:
         self._add(self._sums, errors)
         return _joined(gradients)
 
-    def validate(self, targets: Batch) -> ErrorSums:
+    def validate(self, targets: Targets) -> ErrorSums:
         """Errors over all targets with averaged weights, where there are any."""
-        members, count = targets.numbers.shape[:2]
+        members, count = len(self.weights.theta), len(targets)
         sums = ErrorSums(members, self.device)
         sums.clear(count)
         # Fewer at a time where many members share the memory of a GPU.
@@ -118,7 +109,8 @@ class Stepper:
         for number, start in enumerate(range(0, count, size)):
             if number % self.team.size != self.team.rank:
                 continue
-            chosen = targets.apply(lambda x, at=start: x[:, at : at + size].contiguous())  # type: ignore[misc]
+            index = torch.arange(start, min(start + size, count), device=self.device)
+            chosen = targets.rows(index.expand(members, -1))
             errors = [
                 Errors.of(self._evaluate(own, part, None, gradient=False), part)
                 for own, part in self._shares(self.adam.averaged, chosen)

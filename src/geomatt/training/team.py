@@ -28,6 +28,7 @@ class Team:
 
     rank: int = 0
     size: int = 1
+    joined: bool = False  # True if there is a group to communicate in, even one of a single process
 
     @property
     def leads(self) -> bool:
@@ -39,13 +40,13 @@ class Team:
 
     def sum_(self, values: Tensor) -> Tensor:
         """The sum over all processes, in place; bit by bit the same in each of them."""
-        if self.size > 1:
+        if self.joined:
             distributed.all_reduce(values)
         return values
 
     def any(self, wanted: bool) -> bool:
         """True if it is true in any process."""
-        if self.size == 1:
+        if not self.joined:
             return wanted
         flag = torch.tensor([float(wanted)], device="cuda" if distributed.get_backend() == "nccl" else "cpu")
         return bool(self.sum_(flag) > 0)
@@ -55,7 +56,7 @@ def team() -> Team:
     """The processes that have been joined by `join`."""
     if not distributed.is_available() or not distributed.is_initialized():
         return Team()
-    return Team(distributed.get_rank(), distributed.get_world_size())
+    return Team(distributed.get_rank(), distributed.get_world_size(), joined=True)
 
 
 @contextmanager
@@ -64,9 +65,12 @@ def join(device: str) -> Iterator[Team]:
     if int(os.environ.get("WORLD_SIZE", "1")) <= 1 or distributed.is_initialized():
         yield team()
         return
-    on_gpu = device.startswith("cuda")
+    on_gpu, local = device.startswith("cuda"), int(os.environ.get("LOCAL_RANK", "0"))
     if on_gpu:
-        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if device != "cuda":
+            raise GeomAttError(
+                f"Every process of torchrun uses its own GPU: set `device` to cuda, not {device}."
+            )
         if local >= torch.cuda.device_count():
             raise GeomAttError(
                 f"torchrun started more processes on this machine than its {torch.cuda.device_count()} GPUs. "
@@ -74,7 +78,9 @@ def join(device: str) -> Iterator[Team]:
             )
         torch.cuda.set_device(local)
     try:
-        distributed.init_process_group("nccl" if on_gpu else "gloo")
+        distributed.init_process_group(
+            "nccl" if on_gpu else "gloo", device_id=torch.device("cuda", local) if on_gpu else None
+        )
     except (RuntimeError, ValueError) as error:
         raise GeomAttError(f"The processes of torchrun cannot reach each other: {error}") from error
     try:
@@ -86,7 +92,7 @@ def join(device: str) -> Iterator[Team]:
 @contextmanager
 def own_folder(folder: Path, us: Team) -> Iterator[Path]:
     """The folder to train in: the run's for the first process, a temporary copy for the others."""
-    if us.size == 1:
+    if not us.joined:
         yield folder
         return
     with tempfile.TemporaryDirectory() as temporary:

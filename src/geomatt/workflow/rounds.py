@@ -22,7 +22,8 @@ from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, fingerprint, load
 from geomatt.pages.reports import REPORT
 from geomatt.training import Job, TrainCallback, TrainConfig, resolve, train_together
-from geomatt.training.members import calibrate, member_folder
+from geomatt.training.error_bars import calibrate
+from geomatt.training.members import member_folder
 from geomatt.training.start import base_settings
 from geomatt.workflow.config import ImproveConfig
 from geomatt.workflow.explore import choose, explore, scores

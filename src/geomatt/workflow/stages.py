@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from geomatt.data.files import atomic_write, write_error
-from geomatt.data.make.folder import plain
+from geomatt.data.make.folder import plain, without_work
 from geomatt.errors import GeomAttError
 from geomatt.locks import LockedError, file_lock
 
@@ -56,6 +56,8 @@ def stages(folder: Path, name: str, settings: Mapping[str, Any]) -> Iterator[Sta
         with file_lock(folder / ".lock"):
             here = Stages(folder)
             wanted = json.loads(json.dumps(settings, default=plain))
+            if without_work(folder, path.name):  # a mistake was found before any work was done
+                here.write(name, wanted)
             stored = here.once(name, lambda: wanted)
             for key, value in wanted.items():
                 if stored.get(key) != value:

@@ -74,7 +74,7 @@ def work_folder(
 
 def _compare(folder: Path, settings: dict[str, Any], optional: tuple[str, ...]) -> None:
     path = folder / _SETTINGS
-    if not path.is_file():
+    if not path.is_file() or without_work(folder):
         atomic_write(path, (json.dumps(settings, indent=2) + "\n").encode())
         return
     try:
@@ -88,6 +88,12 @@ def _compare(folder: Path, settings: dict[str, Any], optional: tuple[str, ...]) 
                 f"{_short(value)}. Use the same to continue, choose another `out`, or remove the folder to "
                 "start anew."
             )
+
+
+def without_work(folder: Path, *descriptions: str) -> bool:
+    """True if nothing was finished in a folder: it has only locks, settings and files of these names."""
+    names = {_SETTINGS, _LOCK, *descriptions}
+    return not any(p.is_file() and p.name not in names and p.stat().st_size for p in folder.rglob("*"))
 
 
 def _short(value: Any) -> str:

@@ -86,7 +86,8 @@ class Workers:
                         if deaths > _MOST_DEATHS * max(1, len(running)):
                             raise GeomAttError(
                                 f"Processes died again and again, perhaps for lack of memory. {_KEPT} "
-                                "Use fewer `workers`."
+                                "Use fewer `workers`; in a script of your own, start them below "
+                                '`if __name__ == "__main__":`.'
                             )
                     waiting.append(job)
         finally:

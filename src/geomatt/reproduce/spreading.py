@@ -1,0 +1,76 @@
+"""Work of an experiment done by other processes or a Dask cluster.
+
+Workers compute pieces and write them, with models and checkpoints, into the folder `out`; the process that
+asked finds them there. So `out` and the data must be on a file system that all of them see. When a worker
+dies, another continues what it was doing from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from geomatt.progress import silent
+from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
+
+Work = Callable[[ExperimentSettings, Any], None]
+
+
+def spread(
+    settings: ExperimentSettings, progress: ProgressBar, title: str, work: Work, items: Sequence[Any]
+) -> None:
+    """Call `work(settings, item)`, a function of a module, in the workers of the settings for every item."""
+    assert settings.workers is not None
+    if not items or settings.out_of_time:
+        return
+    there = replace(
+        settings,
+        workers=None,
+        deadline=None,
+        out=settings.out.resolve(),
+        data=settings.data and settings.data.resolve(),
+        models=settings.models and settings.models.resolve(),
+    )
+    with progress(f"{title}, {len(items)} tasks", len(items)) as advance:
+        settings.workers.run([_ItemJob(settings, there, work, item, advance) for item in items])
+
+
+class _ItemJob:
+    """One item; it is left out if the deadline passes before it is started."""
+
+    def __init__(
+        self,
+        settings: ExperimentSettings,
+        there: ExperimentSettings,
+        work: Work,
+        item: Any,
+        advance: Callable[[int], None],
+    ) -> None:
+        self.settings, self.advance, self.done = settings, advance, False
+        self.arguments = (work, there, item)
+
+    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
+        if self.done or self.settings.out_of_time:
+            return None
+        deadline = self.settings.deadline
+        left = None if deadline is None else deadline - time.monotonic()
+        return do_item, (*self.arguments, left)
+
+    def take(self, result: None) -> None:
+        self.done = True
+        self.advance(1)
+
+
+def do_item(work: Work, settings: ExperimentSettings, item: Any, seconds: float | None) -> None:
+    """Do one item, for so many seconds at most; runs in a worker."""
+    work(replace(settings, deadline=None if seconds is None else time.monotonic() + seconds), item)
+
+
+def do_part(settings: ExperimentSettings, item: tuple[str, str]) -> None:
+    """Compute the pieces of one part of an experiment; runs in a worker."""
+    from geomatt.reproduce import get
+
+    name, part = item
+    get(name).run(replace(settings, parts=(part,)), silent)
