@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from geomatt.training.loss import Errors, Loss
     from geomatt.training.members import train_members
     from geomatt.training.record import commit, hardware
-    from geomatt.training.run import Job, TrainResult
+    from geomatt.training.run import Diverged, Job, TrainResult
     from geomatt.training.step import Stepper, normalised
 
 _MODULES = {
+    "Diverged": "run",
     "Errors": "loss",
     "Interrupted": "interruption",
     "Job": "run",
