@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomatt.arguments import require
 from geomatt.data.batch import Batch, collate
 from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
@@ -298,6 +299,5 @@ def check_job(job: Job) -> None:
         ("split", job.split, Split, "geomatt.random_split(2000, 800, 200)"),
         ("config", job.config, TrainConfig, 'geomatt.resolve({"epochs": 100})'),
     ):
-        if not isinstance(value, kind):
-            raise GeomAttError(f"The {name} must be a {kind.__name__}, such as {how}, not {value!r:.80}.")
+        require(name, value, kind, how)
     check_data(job.dataset, job.split, job.config)

@@ -16,13 +16,7 @@ def starting_network(config: TrainConfig, seen: Dataset, base: Potential | None,
     """The network before the first step: drawn from the seed, or the base model's."""
     if base is None:
         return fresh_network(config, tuple(seen.elements), seed)
-    unknown = sorted(set(seen.elements) - set(base.elements))
-    if unknown:
-        raise GeomAttError(
-            f"The data holds {', '.join(symbols(unknown))}, which the base model never saw "
-            f"(it knows {', '.join(symbols(base.elements))}), so there is nothing to transfer for it. "
-            "Choose a base trained on these elements, or train from scratch with geomatt train."
-        )
+    refuse_unknown(base, seen)
     network = fresh_network(config, base.elements, seed)
     if type(network) is not type(base.network) or network.config != base.network.config:
         raise GeomAttError(
@@ -33,6 +27,17 @@ def starting_network(config: TrainConfig, seen: Dataset, base: Potential | None,
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
     return network
+
+
+def refuse_unknown(base: Potential, data: Dataset) -> None:
+    """Raise an error for data with elements that the base model does not have."""
+    unknown = sorted(set(data.elements) - set(base.elements))
+    if unknown:
+        raise GeomAttError(
+            f"The data holds {', '.join(symbols(unknown))}, which the base model never saw "
+            f"(it knows {', '.join(symbols(base.elements))}), so there is nothing to transfer for it. "
+            "Choose a base trained on these elements, or train from scratch with geomatt train."
+        )
 
 
 def fresh_network(config: TrainConfig, elements: tuple[int, ...], seed: int) -> Network:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from geomatt import units
+from geomatt.arguments import require
 from geomatt.data.files import require_writable
 from geomatt.data.io import extxyz
 from geomatt.data.io.ase_io import ase_format, ase_frames
@@ -80,8 +81,7 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
 
     npz stores energies in ``energy_unit`` (by default the unit of the original file), extxyz in eV.
     """
-    if not isinstance(dataset, Dataset):
-        raise GeomAttError("Give a Dataset to write, such as Dataset.from_structures([...]).")
+    require("data", dataset, Dataset, "Dataset.from_structures([...])")
     path = require_writable(path)
     if not len(dataset):
         raise GeomAttError("There are no structures to write.")

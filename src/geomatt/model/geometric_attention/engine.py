@@ -15,7 +15,7 @@ from geomatt.model.geometric_attention.gpu.engine import FusedEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import SparseEngine
 from geomatt.model.interface import Engine
-from geomatt.model.native.library import compiler_in_words, library, to_be_compiled
+from geomatt.model.native.library import library, to_be_compiled
 
 # Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
 DENSE_ATOMS = {"cpu": 110, "cuda": 400}
@@ -43,13 +43,6 @@ class GeometricAttentionEngine(ChoosingEngine):
 
     def setup(self) -> None:
         library(CODE)
-
-    def report(self) -> dict[str, str]:
-        code = library(CODE)
-        return {
-            "compiler": compiler_in_words(),
-            "compiled code": "none: plain torch is used on the CPU" if code is None else code._name,
-        }
 
     def capturable(self, batch: Batch) -> bool:
         return super().capturable(batch) and self.name != "sparse" and not self._large(batch)
