@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -188,6 +189,12 @@ def test_parts_choose_variations_and_molecules():
     assert chosen("networks", "seed-0", "rho-0.1") == 2 * (6 + 2)
     assert chosen("rho-0.1", "aspirin") == 1
     assert {p for p in get("ablation").parts if not chosen(p)} == set()
+
+
+def test_the_script_for_a_gpu_runs_every_variation_once():
+    script = (Path(__file__).parents[2] / "scripts" / "paper_gpu.sh").read_text(encoding="utf-8")
+    step = script.partition("    ablation)")[2].partition("; do")[0].partition("for parts in")[2]
+    assert sorted(step.replace('"', " ").replace("\\", " ").split()) == sorted(v.name for v in VARIATIONS)
 
 
 def test_a_quick_run_says_so_and_continues(quick):
