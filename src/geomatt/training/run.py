@@ -72,6 +72,17 @@ class TrainResult:
     already_finished: bool = False  # nothing was done: the run had ended before
 
 
+class Diverged(GeomAttError):
+    """Training lost what it had learned, or never learned anything, and ended."""
+
+    def __init__(self, reason: str, kept: str) -> None:
+        super().__init__(
+            f"Training diverged: {reason}. {kept} "
+            "Check the labels with geomatt data info; train into a new folder with a lower `learning_rate`."
+        )
+        self.reason = reason
+
+
 class Run:
     """A job that has started."""
 
@@ -228,10 +239,7 @@ class Run:
             kept = f"The best model, of epoch {self.counters.best_epoch}, is kept in {path}."
         if self.history.rows:
             self.plot()
-        raise GeomAttError(
-            f"Training diverged: {reason}. {kept} "
-            "Check the labels with geomatt data info; train into a new folder with a lower `learning_rate`."
-        )
+        raise Diverged(reason, kept)
 
     def write(self, state: dict[str, Tensor]) -> None:
         """Update model and checkpoint on disk; a state that is not finite is never written."""
