@@ -367,7 +367,9 @@ def _write_reports(
 ) -> None:
     """A page for every model, and one for all members of a run."""
     from geomatt.cli.explain import progress_of_page
-    from geomatt.pages.reports import REPORT, members_report, run_report
+    from geomatt.model import Committee, load
+    from geomatt.pages import members_report, run_report
+    from geomatt.pages.reports import REPORT
 
     try:
         with progress_of_page() as tell:
@@ -376,8 +378,12 @@ def _write_reports(
                     result, dataset, split, errors, commands=commands, dynamics=number == 0, progress=tell
                 )
                 path = page.save(result.folder / REPORT)
-        if results[0].folder != out:
-            path = members_report(results, tested, commands).save(out / REPORT)
+            committee = load(out) if results[0].folder != out else None
+            if isinstance(committee, Committee):
+                page = members_report(
+                    committee, results, dataset, splits, tested, commands=commands, progress=tell
+                )
+                path = page.save(out / REPORT)
     except GeomAttError as error:  # the models are there all the same
         note(f"No report was written: {error}", style="yellow")
     else:

@@ -30,7 +30,7 @@ from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
 from geomatt.model.registry import known_kinds, network_class
-from geomatt.model.zoo import find_shipped, unknown_name_hint
+from geomatt.model.zoo import find_shipped, stability_of, unknown_name_hint
 
 FORMAT = 1
 HEADER_KEY = "geomatt"
@@ -76,8 +76,11 @@ def load(
         ) from None
     if target.is_dir():
         return _load_directory(target, device, dtype)
-    if not target.exists():
-        target = find_shipped(target.as_posix()) or target
+    if not target.exists() and (shipped := find_shipped(target.as_posix())):
+        found = load_file(shipped, device, dtype)
+        if tried := stability_of(shipped):
+            found.record["stability"] = tried
+        return found
     return load_file(target, device, dtype)
 
 
