@@ -93,7 +93,8 @@ def _converted(value: Any, hint: Any) -> Any:
     if hint in (int, float):
         if isinstance(value, bool) or not isinstance(value, Integral if hint is int else Real):
             raise TypeError
-        if hint is int and abs(int(value)) >= _LARGEST:
+        number = hint(value)
+        if abs(number) >= _LARGEST and hint is int:
             raise OverflowError
-        return hint(value)
+        return number
     return value
