@@ -14,6 +14,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from geomatt.errors import GeomAttError
 
+_LARGEST = 10**300  # of whole numbers: larger ones cannot be compared with floats
 _WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a string"}
 
 
@@ -49,7 +50,7 @@ def typed(name: str, value: Any, hint: Any, source: str = "") -> Any:
         return _converted(value, hint)
     except (TypeError, OverflowError):
         where = f"{source}: " if source else ""
-        raise GeomAttError(f"{where}`{name}` must be {in_words(hint)}, not {value!r:.80}.") from None
+        raise GeomAttError(f"{where}`{name}` must be {in_words(hint)}, not {_shown(value)}.") from None
 
 
 def in_words(hint: Any) -> str:
@@ -63,6 +64,13 @@ def in_words(hint: Any) -> str:
     if get_origin(hint) is dict:
         return "a dictionary" + {float: " of numbers", str: " of strings"}.get(arguments[1], "")
     return _WORDS.get(hint, str(hint))
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # Python does not write integers of thousands of digits
+        return "one of thousands of digits"
 
 
 def _converted(value: Any, hint: Any) -> Any:
@@ -85,5 +93,8 @@ def _converted(value: Any, hint: Any) -> Any:
     if hint in (int, float):
         if isinstance(value, bool) or not isinstance(value, Integral if hint is int else Real):
             raise TypeError
-        return hint(value)
+        number = hint(value)
+        if abs(number) >= _LARGEST and hint is int:
+            raise OverflowError
+        return number
     return value

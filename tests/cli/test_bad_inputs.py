@@ -99,6 +99,11 @@ def test_a_byte_order_mark_does_not_matter(folder):
         (lambda m, d: geomatt.random_split(10, 2.5, 2), "whole numbers"),
         (lambda m, d: geomatt.TrainConfig(epochs="many"), "`epochs` must be a whole number, not 'many'"),
         (lambda m, d: geomatt.TrainConfig(epochs=1.5), "`epochs` must be a whole number"),
+        (lambda m, d: geomatt.TrainConfig(epochs=10**400), "`epochs` must be a whole number, not 10000"),
+        (
+            lambda m, d: geomatt.TrainConfig(network={"layers": 10**5000}, model="geomatt"),
+            "thousands of digits",
+        ),
         (lambda m, d: geomatt.TrainConfig(keys=["a"]), "`keys` must be a dictionary of strings"),
         (lambda m, d: geomatt.TrainConfig(unfreeze="all"), "`unfreeze` must be a list of strings"),
         (lambda m, d: geomatt.TrainConfig(network={"channels": "a"}), "`channels` must be a whole number"),

@@ -287,7 +287,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise GeomAttError(f"There is no configuration file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise GeomAttError(f"The configuration file {path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own, and that of integers of thousands of digits
         raise GeomAttError(f"{path} is not valid TOML: {error}") from None
     return check_settings(values, str(path))
 
