@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 from geomatt.data import atomic_output
-from geomatt.model.zoo import STABILITY
 from geomatt.reproduce import NAMES, draw_figures, get
 from geomatt.reproduce.frame import Figure, read_json
 from geomatt.reproduce.report import blocks, update_page
@@ -46,7 +45,7 @@ def _ship_stability(root: Path) -> None:
     committed = root / "results" / "stability.json"
     if committed.is_file():
         found = json.dumps(summary_by_model(read_json(committed)), indent=1)
-        path = root / "src" / "geomatt" / "model" / "shipped" / STABILITY
+        path = root / "src" / "geomatt" / "model" / "shipped" / "stability.json"
         path.write_text(found + "\n", encoding="utf-8")
         print(path)
 
