@@ -98,9 +98,9 @@ function curvePanel(explorer) {
   }
   const stride = Math.ceil(x.length / 3000);
   const thin = (list) => list.filter((_, k) => k % stride === 0);
-  const furthest = x.reduce((a, b) => Math.max(a, b), 1);
-  const upTo = meta.curves.distance.filter((d) => d <= furthest + 0.2).length;
-  const lines = curves.map((c) => ({ label: c.label, x: meta.curves.distance.slice(0, upTo), y: c.alpha.slice(0, upTo), colour: c.colour }));
+  const [nearest, furthest] = [x.reduce((a, b) => Math.min(a, b), Infinity), x.reduce((a, b) => Math.max(a, b), 1)];
+  const inside = (_, k) => meta.curves.distance[k] >= nearest - 0.2 && meta.curves.distance[k] <= furthest + 0.2; // where pairs are
+  const lines = curves.map((c) => ({ label: c.label, x: meta.curves.distance.filter(inside), y: c.alpha.filter(inside), colour: c.colour }));
   const series = [...lines, { label: "pairs of this frame", x: thin(x), y: thin(y), kind: "points", colour: lines.length ? "ink" : "positive" }];
   const text = curves.length ? "Lines: α of two atoms alone. Pairs off the line depend on their surroundings." : "Coefficients of this order depend on more than one distance.";
   return panel("α against distance", chart(series, { xLabel: "distance (Å)", yLabel: "α", zero: true }), element("p", { class: "soft" }, text));
