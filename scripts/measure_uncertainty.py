@@ -141,8 +141,8 @@ def _times(model: Potential, data: Dataset, frames: int = 100) -> dict[str, floa
 def table(result: dict[str, Any]) -> str:
     """The result in Markdown."""
     lines = [
-        "| tested on | model | rank correlation with errors: forces, energy | errors below 90 % bars: forces, "
-        "energy | mean bar: forces (meV/Å), energy (meV) |",
+        "| tested on | model | rank correlation with errors: forces, energy "
+        "| errors below 90 % bars: forces, energy | mean bar: forces (meV/Å), energy (meV) |",
         "|---|---|---|---|---|",
     ]
     for name, molecule in result["molecules"].items():
@@ -161,10 +161,10 @@ def table(result: dict[str, Any]) -> str:
             *lines,
             "",
             f"*{result['method']}, pair states with {settings['network']['channels']} channels trained on "
-            f"{settings['train']} frames at {COLD:g} K and calibrated on {settings['val']} more, tested on other "
-            f"frames at {COLD:g} K and on frames at {HOT:g} K; a committee of {settings['members']} and its first "
-            f"member. The estimate takes {min(times):.0%} to {max(times):.0%} of the time of the model "
-            "(`scripts/measure_uncertainty.py`, `results/uncertainty.json`).*",
+            f"{settings['train']} frames at {COLD:g} K and calibrated on {settings['val']} more, tested on "
+            f"other frames at {COLD:g} K and on frames at {HOT:g} K; a committee of {settings['members']} "
+            f"and its first member. The estimate takes {min(times):.0%} to {max(times):.0%} of the time of "
+            "the model (`scripts/measure_uncertainty.py`, `results/uncertainty.json`).*",
         ]
     )
 
