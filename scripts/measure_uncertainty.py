@@ -3,7 +3,8 @@
     python scripts/measure_uncertainty.py --out DIR [--workers 2]
 
 Models are trained on frames at 400 K, and tested on other frames at 400 K and on frames at 1000 K, far from
-the training data. Writes results/uncertainty.json; needs tblite and RDKit. Continues after Ctrl-C.
+the training data. Writes results/uncertainty.json and a table in docs/from-a-molecule.md; needs tblite and
+RDKit. Continues after Ctrl-C. With --table alone, only the table is written.
 """
 
 from __future__ import annotations
@@ -39,13 +40,20 @@ SETTINGS = {
     "network": {"channels": 32},
 }  # fmt: skip
 LEVEL = 0.9
+RESULT, PAGE = "results/uncertainty.json", "docs/from-a-molecule.md"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--table", action="store_true", help="write the table of the result there is")
     options = parser.parse_args()
+    if options.table:
+        _write_table(json.loads((ROOT / RESULT).read_text(encoding="utf-8")))
+        return
+    if options.out is None:
+        parser.error("--out is needed")
     options.out.mkdir(parents=True, exist_ok=True)
     result: dict[str, Any] = {
         "method": METHOD,
@@ -68,7 +76,8 @@ def main() -> None:
         print(name, json.dumps(rows, indent=1), flush=True)
     result |= {"hardware": hardware("cpu"), "commit": commit()}
     text = json.dumps(result, indent=2) + "\n"
-    (ROOT / "results/uncertainty.json").write_text(text, encoding="utf-8")
+    (ROOT / RESULT).write_text(text, encoding="utf-8")
+    _write_table(result)
 
 
 def _sampled(folder: Path, name: str, smiles: str, temperature: float, workers: Any) -> Dataset:
@@ -127,6 +136,45 @@ def _times(model: Potential, data: Dataset, frames: int = 100) -> dict[str, floa
             seconds.append(time.perf_counter() - began)
         found[name] = 1000 * float(np.median(seconds)) / frames
     return found
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result in Markdown."""
+    lines = [
+        "| tested on | model | rank correlation with errors: forces, energy "
+        "| errors below 90 % bars: forces, energy | mean bar: forces (meV/Å), energy (meV) |",
+        "|---|---|---|---|---|",
+    ]
+    for name, molecule in result["molecules"].items():
+        for words, models in molecule["tests"].items():
+            for model, found in models.items():
+                rank, covered, bar = (found[k] for k in ("rank_correlation", "covered", "mean_bar"))
+                lines.append(
+                    f"| {name}, {words} | {model} | {rank['forces']:.2f}, {rank['energy']:.2f} "
+                    f"| {covered['forces']:.0%}, {covered['energy']:.0%} "
+                    f"| {1000 * bar['forces_eV_per_A']:.0f}, {1000 * bar['energy_eV']:.0f} |"
+                )
+    times = [m["estimate_ms"] / m["model_ms"] for m in result["molecules"].values()]
+    settings = result["settings"]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*{result['method']}, pair states with {settings['network']['channels']} channels trained on "
+            f"{settings['train']} frames at {COLD:g} K and calibrated on {settings['val']} more, tested on "
+            f"other frames at {COLD:g} K and on frames at {HOT:g} K; a committee of {settings['members']} "
+            f"and its first member. The estimate takes {min(times):.0%} to {max(times):.0%} of the time of "
+            "the model (`scripts/measure_uncertainty.py`, `results/uncertainty.json`).*",
+        ]
+    )
+
+
+def _write_table(result: dict[str, Any]) -> None:
+    page = ROOT / PAGE
+    whole = page.read_text(encoding="utf-8")
+    start, end = (f"<!-- {word}:uncertainty -->" for word in ("begin", "end"))
+    before, _, rest = whole.partition(start)
+    page.write_text(f"{before}{start}\n{table(result)}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -60,6 +60,7 @@ def test_all_stages_and_interruptions(tmp_path, monkeypatch):
         assert part in page
     text = (out / "report.txt").read_text()
     assert "force MAE" in text
+    assert "below their error bars for 90%" in text
     assert "GeomAttCalculator" in text
     assert load(out / "model").elements == (1, 8)
     again = auto([WATER], quick(), out)  # everything is there already

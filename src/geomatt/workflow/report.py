@@ -24,6 +24,7 @@ def report_text(report: dict[str, Any]) -> str:
         f"errors     on {report['evaluation']['structures']} frames of other stretches of the trajectories:",
         f"           energy MAE {errors['energy_mae']:.3f} {unit}, "
         f"force MAE {errors['forces_mae']:.3f} {unit}/Å",
+        *coverage_lines(report["evaluation"]),
         f"dynamics   {dynamics_line(report['dynamics'])}",
         "",
         "Use it:",
@@ -32,6 +33,20 @@ def report_text(report: dict[str, Any]) -> str:
         "",
     ]
     return "\n".join(lines)
+
+
+def coverage_lines(evaluation: dict[str, Any], level: float = 0.9) -> list[str]:
+    """Which share of errors the error bars held; nothing for a model without."""
+    coverage = evaluation.get("coverage")
+    if not coverage:
+        return []
+    at = coverage["levels"].index(level)
+    shares = [
+        f"{coverage[kind]['calibrated'][at]:.0%} of {kind}"
+        for kind in ("forces", "energy")
+        if kind in coverage
+    ]
+    return [f"           errors below their error bars for {level:.0%}: {', '.join(shares)}"]
 
 
 def dynamics_line(motion: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ else is lost.
 from __future__ import annotations
 
 import concurrent.futures as futures
+import logging
 import multiprocessing
 import os
 import re
@@ -211,7 +212,11 @@ def _dask_client(address: str) -> Iterator[Any]:
     if local and int(local[1]) > 0:
         with (
             LocalCluster(
-                n_workers=int(local[1]), threads_per_worker=1, processes=True, dashboard_address=None
+                n_workers=int(local[1]),
+                threads_per_worker=1,
+                processes=True,
+                dashboard_address=None,
+                silence_logs=logging.ERROR,  # workers that end slowly are no news
             ) as cluster,
             Client(cluster) as client,
         ):
