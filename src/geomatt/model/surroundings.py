@@ -6,8 +6,8 @@ With mean m_z and covariance C_z of the training atoms of its element z, the dis
     d_i = √((x_i − m_z)ᵀ (C_z + ε)⁻¹ (x_i − m_z) / n_z)
 
 with n_z such that the mean of d² over the training atoms is one. Estimated errors are a_z d_i² for the force
-on an atom and b √(Σ_i d_i⁶) for the energy, with factors from validation data. With lower powers of d they are
-too small far from the training data: the powers are those that did best for ethanol and malonaldehyde.
+on an atom and b √(Σ_i d_i⁶) for the energy, with factors from validation data. With lower powers of d they
+are too small far from the training data: these did best for ethanol and malonaldehyde.
 """
 
 from __future__ import annotations
