@@ -29,8 +29,8 @@ docs: $(VENV)/ready
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
 	@echo "The documentation is in site/index.html"
 
-package: $(VENV)/ready
-	$(BIN)/python scripts/check_package.py
+package: $(VENV)/ready  # make package PYTHONS="python3.12 python3.13" tries these too
+	$(BIN)/python scripts/check_package.py $(PYTHONS)
 
 $(VENV)/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11))" || \

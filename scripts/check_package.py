@@ -1,9 +1,11 @@
 """Build wheel and sdist, install the wheel into a fresh environment, and try it there.
 
-    python scripts/check_package.py
+    python scripts/check_package.py [INTERPRETER ...]
 
 The environment is new but borrows the installed dependencies of the one that runs this script, so that
-nothing large is downloaded. It has no C++ compiler: the package must work without one.
+nothing large is downloaded. It has no C++ compiler: the package must work without one. With interpreters
+(python3.12, /path/to/python3.13 ...) the wheel is also installed with its dependencies into a new environment
+of each, which downloads gigabytes.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-LARGEST_MB = 40
+LARGEST_MB = 70
 NEEDED = (
     "py.typed",
     "pages/static/page.html",
@@ -57,20 +59,38 @@ def main() -> None:
         inside = zipfile.ZipFile(wheel).namelist()
         if missing := [n for n in NEEDED if f"geomatt/{n}" not in inside]:
             sys.exit(f"The wheel lacks {missing}.")
-        try_wheel(wheel, folder)
+        home = folder / "environment"
+        borrowing_environment(wheel, home)
+        try_wheel(home, folder)
+        for interpreter in sys.argv[1:]:
+            shutil.rmtree(home)
+            complete_environment(wheel, home, interpreter)
+            try_wheel(home, folder)
 
 
-def try_wheel(wheel: Path, folder: Path) -> None:
-    """Install the wheel and use its commands, outside of the source tree."""
-    home = folder / "environment"
+def borrowing_environment(wheel: Path, home: Path) -> None:
+    """A new environment with the wheel, and the dependencies of this one."""
     venv.create(home, with_pip=True)
-    python = home / "bin" / "python"
-    install = [str(python), "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
-    subprocess.run(install, check=True)
+    install = ["-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)]
+    subprocess.run([home / "bin" / "python", *install], check=True)
     version = f"python{sys.version_info.major}.{sys.version_info.minor}"
     borrowed = home / "lib" / version / "site-packages" / "borrowed.pth"
     borrowed.write_text(sysconfig.get_paths()["purelib"] + "\n")
+
+
+def complete_environment(wheel: Path, home: Path, interpreter: str) -> None:
+    """A new environment of an interpreter, with the wheel and all it needs."""
+    subprocess.run([interpreter, "-m", "venv", str(home)], check=True)
+    constraints = str(ROOT / "constraints.txt")
+    install = ["-m", "pip", "install", "--quiet", "--no-cache-dir", "-c", constraints, str(wheel)]
+    subprocess.run([home / "bin" / "python", *install], check=True)
+
+
+def try_wheel(home: Path, folder: Path) -> None:
+    """Use the commands of an environment, outside of the source tree."""
+    python = home / "bin" / "python"
     place = folder / "work"
+    shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
     (place / "water.xyz").write_text(XYZ)
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
@@ -91,7 +111,10 @@ def try_wheel(wheel: Path, folder: Path) -> None:
     if not where.startswith(str(home)):
         sys.exit(f"The package was imported from {where}, not from the wheel.")
     geomatt = str(home / "bin" / "geomatt")
-    print(run(geomatt, "--version").strip())
+    versions = (
+        "import platform, torch; print('Python', platform.python_version(), 'torch', torch.__version__)"
+    )
+    print(run(geomatt, "--version").strip(), run(str(python), "-c", versions).strip(), sep=", ")
     run(geomatt, "models")
     run(geomatt, *TRAIN.split())
     run(geomatt, "explain", "md17/ethanol:fast", "water.xyz", "-o", "page.html", "--untrained", "0")

@@ -48,6 +48,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     Equations are $$ … $$ on lines of their own, and $ … $ in text.
     """
     markdown = markdown.replace("<!-- measured:explorer -->", explorer_table())
+    markdown = markdown.replace("<!-- measured:shipped -->", shipped_rows())
     folder = (Path("docs") / page.file.src_uri).parent
     markdown = re.sub(
         r"\[([^\]\n]+)\]\(((?:\.\./)+[^)#\s]+)(#[^)\s]*)?\)", lambda m: _link(m, folder), markdown
@@ -86,6 +87,19 @@ def explorer_table() -> str:
     ]
     source = f"`scripts/measure_explorer.py`, {result['browser']}, {result['hardware']}, a busy machine."
     return "\n".join([*head, *rows, "", source])
+
+
+def shipped_rows() -> str:
+    """Force errors of the models that come with the package, as rows of the table of published errors."""
+    from geomatt.model.zoo import shipped_models
+
+    errors = {m.name: m.record["test"]["force_mae"] for m in shipped_models()}
+    networks = {"fast": "geomatt, geometric attention, fast recipe", "pair": "geomatt, pair states"}
+    molecules = ("aspirin", "ethanol", "toluene", "uracil")
+    return "\n".join(
+        f"| **{words}** | " + " | ".join(f"{errors[f'md17/{m}:{kind}']:.2f}" for m in molecules) + " |"
+        for kind, words in networks.items()
+    )
 
 
 def example_page(path: Path) -> str:

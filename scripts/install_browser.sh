@@ -1,5 +1,6 @@
 #!/bin/sh
 # A browser for the tests of the pages, from Debian's packages where none is installed; "check" only looks.
+# Without a browser this fails where GEOMATT_NEEDS_BROWSER is set, as in continuous integration.
 found() {
   [ -n "${GEOMATT_BROWSER:-}" ] && return 0
   for name in chromium chromium-browser google-chrome google-chrome-stable; do
@@ -7,14 +8,25 @@ found() {
   done
   return 1
 }
+install() {
+  timeout 300 apt-get update -qq -o Acquire::Retries=3 &&
+    DEBIAN_FRONTEND=noninteractive timeout 900 apt-get install -qq -y --no-install-recommends \
+      -o Acquire::Retries=3 chromium fonts-dejavu-core
+}
 found && exit 0
-[ "$1" = check ] && exit 1
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+[ "${1:-}" = check ] && exit 1
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+  why="only root can install one, with apt-get"
+else
   echo "Installing chromium for the tests of the pages ..."
-  { timeout 120 apt-get update -qq && DEBIAN_FRONTEND=noninteractive timeout 300 apt-get install -qq -y --no-install-recommends \
-      chromium fonts-dejavu-core; } >/dev/null 2>&1
+  log=$(mktemp)
+  install >"$log" 2>&1
   found && exit 0
+  tail -n 20 "$log" >&2
+  why="apt-get install chromium failed, see above"
 fi
-echo "There is no browser, and none can be installed: run apt-get install chromium as root," \
-  "or name one in GEOMATT_BROWSER." >&2
-[ -z "${GEOMATT_NEEDS_BROWSER:-}" ]  # where the tests of the pages must not be left out
+echo "There is no browser, and $why. Install Debian's package chromium, or name a browser in GEOMATT_BROWSER." >&2
+if [ -n "${GEOMATT_NEEDS_BROWSER:-}" ]; then
+  echo "The tests of the pages must not be left out here (GEOMATT_NEEDS_BROWSER is set)." >&2
+  exit 1
+fi

@@ -5,7 +5,7 @@
 #
 # DATA: folder with md17/ (and gfn2/ for the DNA steps). OUT: folder for results; run the same command again
 # to continue. SECONDS: time for the training. Steps: table2, weighting, draws, schnet, schnet-seeds,
-# table3-seeds, dna-fast-seeds, dna-paper, dna-paper-seeds. Then copy OUT/*.json to results/ and run
+# table3-seeds, dna-fast-seeds, dna-paper, dna-paper-seeds, ablation. Then copy OUT/*.json to results/ and run
 # python -m geomatt.reproduce.docs. DEVICE=cpu EXTRA=--quick tries it out on a processor.
 set -euo pipefail
 data=$1 out=$2 seconds=$3
@@ -16,7 +16,7 @@ python=${PYTHON:-python3}
 molecules="aspirin benzene ethanol malonaldehyde naphthalene salicylic_acid toluene uracil"
 tables=""
 
-if [ ! -d "$out/pieces" ]; then
+if [ ! -d "$out/pieces" ] && [ "$*" != ablation ]; then # of which no piece is committed
   "$python" "$(dirname "$0")/restore_results.py" --data "$data" --out "$out"
 fi
 if command -v nvidia-cuda-mps-control > /dev/null; then
@@ -47,6 +47,13 @@ for step in "$@"; do
     schnet-seeds) for m in aspirin ethanol; do start "schnet-seeds-$m" table1 schnet-seeds "$m"; done ;;
     table3-seeds) start table3-seeds table3 seeds ;;
     dna-fast-seeds | dna-paper | dna-paper-seeds) start "$step" dna "${step#dna-}" ;;
+    ablation) # networks without an engine of their own take the longest: one process each
+      for parts in autograd gaussians symmetric both-products gated "seed-0 seed-1 seed-2" \
+        "channels-32 channels-128 normal-elements" "rounds-2 rounds-4 rounds-5" \
+        "functions-8 functions-24 functions-32" "radius-5 radius-4 squared rho-0.1" \
+        "rho-0.001 no-clip no-average" "batch-5 batch-20 half-rate double-rate"; do
+        start "ablation-${parts%% *}" ablation $parts
+      done ;;
     *) echo "unknown step $step" >&2; exit 1 ;;
   esac
 done

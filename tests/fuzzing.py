@@ -421,6 +421,7 @@ def serve(connection: Connection, names: tuple[str, ...], folder: Path) -> None:
     tempfile.tempdir = str(folder)
     warnings.simplefilter("error")
     prepared = {name: prepare(name, folder) for name in names}
+    _know_all_networks()
     state: dict[str, Any] = {"converted": False, "watch": False, "seen": ""}
 
     def hook(event: str, arguments: tuple) -> None:
@@ -443,6 +444,16 @@ def serve(connection: Connection, names: tuple[str, ...], folder: Path) -> None:
         state.update(watch=True, seen="", converted=item.target.converted)
         expected = item.result if item.target.exact and not rebuilt else None
         connection.send(_outcome(item.target, item.path, expected, state))
+
+
+def _know_all_networks() -> None:
+    """Import what a damaged file may name first: Python runs code then, but none of the file's."""
+    from geomatt.model.registry import network_class, network_config, network_names
+    from geomatt.settings import field_types
+
+    for name in network_names():
+        network_class(name)
+        field_types(network_config(name))
 
 
 def _outcome(target: Target, path: Path, expected: Any, state: dict[str, Any]) -> tuple[str, str | None]:

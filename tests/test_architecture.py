@@ -52,7 +52,7 @@ def test_no_room_imports_from_a_later_one(room):
         assert not wrong, f"{file.relative_to(ROOT)} imports {sorted(wrong)}"
 
 
-PUBLIC = ["data", "data.make", "model", "training", "evaluation", "simulation", "analysis"]
+PUBLIC = ["data", "data.make", "model", "training", "evaluation", "simulation", "analysis", "pages"]
 # Rooms that use the package as its users do; experiments on the paper's network may import it too.
 CLIENTS = {"reproduce": ["geomatt.model.geometric_attention"]}
 

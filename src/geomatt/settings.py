@@ -1,11 +1,100 @@
-"""Fields of config dataclasses. No torch here: the command line generates its options from them."""
+"""Fields of config dataclasses and the types of their values.
+
+No torch here: the command line generates its options from these fields.
+"""
 
 from __future__ import annotations
 
-from dataclasses import field
-from typing import Any
+import dataclasses
+import functools
+from collections.abc import Mapping
+from numbers import Integral, Real
+from types import NoneType
+from typing import Any, get_args, get_origin, get_type_hints
+
+from geomatt.errors import GeomAttError
+
+_LARGEST = 10**300  # of whole numbers: larger ones cannot be compared with floats
+_WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: "a string"}
 
 
 def setting(default: Any, help: str, **metadata: Any) -> Any:
     """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row."""
-    return field(default=default, metadata={"help": help, **metadata})
+    return dataclasses.field(default=default, metadata={"help": help, **metadata})
+
+
+def check_types(config: Any) -> None:
+    """Bring the values of a config dataclass into the annotated types, or raise an error that names one.
+
+    None is accepted where it is the default.
+    """
+    hints = field_types(type(config))  # type: ignore[arg-type]
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if item.name in hints and not (value is None and item.default is None):
+            object.__setattr__(config, item.name, typed(item.name, value, hints[item.name]))
+
+
+@functools.cache
+def field_types(config: Any) -> dict[str, Any]:
+    """The types of the fields of a dataclass, by name; those that cannot be resolved are left out."""
+    try:
+        return get_type_hints(config)
+    except NameError:  # of a class inside a function
+        return {}
+
+
+def typed(name: str, value: Any, hint: Any, source: str = "") -> Any:
+    """`value` as the annotation says, or an error. Whole numbers do for floats, never the reverse."""
+    try:
+        return _converted(value, hint)
+    except (TypeError, OverflowError):
+        where = f"{source}: " if source else ""
+        raise GeomAttError(f"{where}`{name}` must be {in_words(hint)}, not {_shown(value)}.") from None
+
+
+def in_words(hint: Any) -> str:
+    """What an annotation asks for."""
+    arguments = [a for a in get_args(hint) if a is not NoneType]
+    if NoneType in get_args(hint):
+        return f"{in_words(arguments[0])} or None"
+    if get_origin(hint) is tuple:
+        plural = {int: "whole numbers", float: "numbers", str: "strings"}
+        return f"a list of {plural.get(arguments[0], 'values')}"
+    if get_origin(hint) is dict:
+        return "a dictionary" + {float: " of numbers", str: " of strings"}.get(arguments[1], "")
+    return _WORDS.get(hint, str(hint))
+
+
+def _shown(value: Any) -> str:
+    try:
+        return f"{value!r:.80}"
+    except ValueError:  # Python does not write integers of thousands of digits
+        return "one of thousands of digits"
+
+
+def _converted(value: Any, hint: Any) -> Any:
+    """`value` in the annotated type; TypeError if it is of another. Other annotations accept everything."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if NoneType in arguments:
+        return None if value is None else _converted(value, next(a for a in arguments if a is not NoneType))
+    if origin is tuple and arguments[1:] == (...,):
+        if not isinstance(value, list | tuple):
+            raise TypeError
+        return tuple(_converted(v, arguments[0]) for v in value)
+    if origin is dict:
+        if not isinstance(value, Mapping) or not all(isinstance(k, str | int) for k in value):
+            raise TypeError
+        return {str(k): _converted(v, arguments[1]) for k, v in value.items()}
+    if hint in (bool, str):
+        if not isinstance(value, hint):
+            raise TypeError
+        return value
+    if hint in (int, float):
+        if isinstance(value, bool) or not isinstance(value, Integral if hint is int else Real):
+            raise TypeError
+        number = hint(value)
+        if abs(number) >= _LARGEST and hint is int:
+            raise OverflowError
+        return number
+    return value

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from geomatt.data import read
+from geomatt.data import ethanol, read, write
 
 
 def run(*words: object, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -53,6 +53,15 @@ def test_info() -> None:
         assert expected in text
     assert "read from the file" in text
     assert "Nothing about the labels looks wrong" in text
+    assert "not compared" not in result.stderr
+
+
+def test_info_of_few_frames_says_what_was_not_checked(tmp_path: Path) -> None:
+    few = tmp_path / "few.npz"
+    write(ethanol()[:20], few)
+    result = run("info", few)
+    assert "Nothing about the labels looks wrong" in result.stdout
+    assert "Energies were not compared with forces" in flat(result.stderr)
 
 
 def test_info_needs_units_and_keys(file: Path) -> None:

@@ -16,6 +16,7 @@ from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
 from geomatt.training.history import EpochRow
 from geomatt.training.loop import TrainProgress
+from geomatt.training.scratch import Comparison
 
 TINY = [
     "--model",
@@ -104,9 +105,10 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     assert "member_0" in err
     status, _, err = geomatt(
         "transfer", run / "member_0", data, "--out", tmp_path / "moved", *SIZES, "--epochs", 1,
-        "--unfreeze", "overlaps", "--unfreeze", "embedding",
+        "--unfreeze", "overlaps", "--unfreeze", "embedding", "--no-compare",
     )  # fmt: skip
     assert status == 0, err
+    assert not (tmp_path / "moved/scratch").exists()
     settings = read_settings(tmp_path / "moved/config.toml")
     assert settings["recipe"] == "paper"
     assert settings["unfreeze"] == ("overlaps", "embedding")
@@ -118,11 +120,20 @@ def test_members_and_transfer(geomatt, data, tmp_path):
 
 @pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
 def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
-    status, _, err = geomatt(
+    status, out, err = geomatt(
         "transfer", "md17/ethanol:fast", "embedded/ethanol", "--out", tmp_path / "moved", *SIZES,
         "--epochs", 1, "--no-report",
     )  # fmt: skip
     assert status == 0, err
+    assert "zero forces" in out
+    assert "The transfer paid" in err
+    found = Comparison(**json.loads((tmp_path / "moved/comparison.json").read_text()))
+    assert found.paid
+    assert found.transferred < 0.7 * min(found.from_scratch, found.zero_forces)
+    alone = read_settings(tmp_path / "moved/scratch/config.toml")
+    assert alone["recipe"] == "fast"
+    assert alone["epochs"] == 1
+    assert "base" not in alone
     assert read_settings(tmp_path / "moved/config.toml")["base"] == "md17/ethanol:fast"
     status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2, "--no-report")
     assert status == 0, err

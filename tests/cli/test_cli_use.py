@@ -18,7 +18,9 @@ from geomatt.cli import app
 from geomatt.data import write
 from geomatt.model import Normalisation
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.cpu.engine import CODE
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.native.library import library
 from geomatt.units import ENERGY_IN_EV
 
 pytest.importorskip("ase")
@@ -83,7 +85,11 @@ def test_version_and_system():
     rows = json.loads(run("info", "--system", "--json"))
     assert rows["torch"] == torch.__version__
     assert f"{torch.get_num_threads()} thread" in rows["processor"]
-    assert {"GPU", "geomatt: compiler", "geomatt: compiled code"} <= rows.keys()
+    assert {"GPU", "C++ compiler", "compiled code"} <= rows.keys()
+    compiled = library(CODE) is not None and not torch.cuda.is_available()
+    for name in ("pair", "geomatt"):
+        assert rows[f"{name}, float32"].startswith("C++") == compiled
+        assert rows[f"{name}, float64"] in ("plain torch", "Triton kernels")
     assert "processor" in run("info", "--system")
     with pytest.raises(GeomAttError, match="Which model"):
         run("info")

@@ -20,6 +20,7 @@ from geomatt.data import (
     find_outliers,
     read,
 )
+from geomatt.data.checks import energies_compared
 from geomatt.data.public.embedded import dimer
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
@@ -217,7 +218,7 @@ def test_distorted_structures_among_relaxed_ones_are_no_outliers(good: Dataset) 
     assert find_outliers(concatenate([relaxed, few])) == {}
 
 
-@pytest.mark.parametrize("size", [100, 150, 500, 2000])
+@pytest.mark.parametrize("size", [60, 100, 150, 500, 2000])
 def test_shuffled_energies_of_few_and_many_frames(good: Dataset, size: int) -> None:
     data = good.select(np.linspace(0, 1999, size).astype(int))
     assert check_labels(data) == []
@@ -225,6 +226,11 @@ def test_shuffled_energies_of_few_and_many_frames(good: Dataset, size: int) -> N
     data.energies = np.random.default_rng(1).permutation(data.energies)
     (warning,) = check_labels(data)
     assert "do not belong to the energies" in warning
+
+
+def test_too_few_frames_to_compare_energies_are_known(good: Dataset) -> None:
+    assert energies_compared(good.select(np.arange(30)))
+    assert not energies_compared(good.select(np.arange(29)))
 
 
 def test_constant_energies(good: Dataset) -> None:

@@ -246,6 +246,7 @@ def quickly(anew, monkeypatch):
     def copy(compiler, flags, code, target):
         target.unlink(missing_ok=True)
         shutil.copyfile(compiled, target)
+        target.chmod(0o755)
 
     monkeypatch.setattr(native_library, "_compile", copy)
     return anew
@@ -262,9 +263,10 @@ def test_code_of_other_owners_is_refused(quickly, monkeypatch, tmp_path):
     kept.chmod(0o666)
     assert isinstance(anew(), ctypes.CDLL)  # compiled again, in place of the other file
     assert kept.read_bytes() == content
-    folder.chmod(0o777)
-    with pytest.warns(RuntimeWarning, match="can be written by any user"):
-        assert anew() is None
+    for mode in (0o777, 0o770):
+        folder.chmod(mode)
+        with pytest.warns(RuntimeWarning, match="can be written by other users"):
+            assert anew() is None
     folder.chmod(0o700)
     monkeypatch.setattr(os, "getuid", lambda: me + 1)
     with pytest.warns(RuntimeWarning, match="belongs to another user"):
@@ -274,15 +276,16 @@ def test_code_of_other_owners_is_refused(quickly, monkeypatch, tmp_path):
 def test_old_code_is_removed(quickly, tmp_path):
     folder = tmp_path / "cache" / "native"
     folder.mkdir(mode=0o700, parents=True)
-    old, recent, unfinished = folder / "a.so", folder / "b.so", folder / "tmp1"
+    old, recent, unfinished, lock = folder / "a.so", folder / "b.so", folder / "tmp1", folder / "c.lock"
     unfinished.mkdir()
-    for path, days in ((old, 91), (recent, 80), (unfinished, 2)):
+    for path, days in ((old, 91), (recent, 80), (unfinished, 2), (lock, 2)):
         if path.suffix:
             path.write_bytes(b"")
         os.utime(path, (time.time() - days * 86400,) * 2)
     quickly()
     assert not old.exists()
     assert not unfinished.exists()
+    assert not lock.exists()
     assert recent.exists()
 
 

@@ -8,8 +8,13 @@ import torch
 from conftest import random_atoms, small_network
 
 from geomatt import Potential, Structure
-from geomatt.model import Normalisation
+from geomatt.data import collate
+from geomatt.model import Normalisation, new_network
 from geomatt.model.geometric_attention import engine
+from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine
+from geomatt.model.geometric_attention.dense.engine import DenseEngine
+from geomatt.model.geometric_attention.sparse.engine import SparseEngine
+from geomatt.model.native.library import library
 
 
 @pytest.mark.parametrize(("dtype", "relative"), [(torch.float64, 1e-9), (torch.float32, 1e-4)])
@@ -20,13 +25,31 @@ def test_neighbour_lists_and_all_pairs_agree_at_the_switch(dtype, relative, bias
         structure = Structure(numbers.numpy(), positions.numpy())
         answers = []
         for limit in (0, 110, 1000):  # neighbour lists, as shipped, all pairs
-            monkeypatch.setattr(engine, "DENSE_ATOMS", {"cpu": limit})
+            monkeypatch.setattr(engine, "DENSE_ATOMS", dict.fromkeys(("c++", "cpu"), limit))
             network = small_network(orders=(2, 3, 4), bias=bias, dtype=dtype)
             answers += Potential(network, Normalisation(-100.0, 2.0)).predict(structure)
         for other in answers[1:]:
             scale = np.abs(answers[0].forces).max()
             assert other.energy == pytest.approx(answers[0].energy, abs=relative * atoms)
             assert np.abs(other.forces - answers[0].forces).max() < relative * scale
+
+
+@pytest.mark.parametrize(
+    ("dtype", "atoms", "chosen"),
+    [
+        (torch.float32, 80, CompiledEngine),
+        (torch.float32, 120, SparseEngine),
+        (torch.float64, 30, DenseEngine),
+        (torch.float64, 60, SparseEngine),
+    ],
+)
+def test_the_switch_depends_on_what_computes_all_pairs(dtype, atoms, chosen):
+    if library(CODE) is None:
+        pytest.skip("no C++ compiler")
+    network = new_network("geomatt", {}, (1, 6), dtype=dtype)
+    numbers, positions = random_atoms(atoms, spread=4.0)
+    batch = collate([Structure(numbers.numpy().clip(1, 1), positions.numpy())], dtype).as_member()
+    assert type(network.engine().chosen(network.stacked(), batch)) is chosen
 
 
 def test_changed_weights_are_detected():

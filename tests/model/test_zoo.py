@@ -15,6 +15,7 @@ from geomatt.model import zoo
 from geomatt.model.files import save
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import Potential
+from geomatt.simulation import GeomAttCalculator
 
 RECORD = {
     "test": {"energy_mae": 0.25, "force_mae": 0.98, "frames": 4902, "unit": "kcal/mol"},
@@ -73,10 +74,23 @@ def test_models_command_lists_metadata_of_the_files(shipped):
     assert "geomatt reproduce table1" in empty.output
     ship(shipped, "md17/aspirin")
     listed = runner.invoke(app, ["models"], env={"COLUMNS": "140"})
-    for part in ("md17/aspirin", "0.250", "0.980", "4902", "│    2 │", "01234567", "CC0", "reproduce table1"):
+    for part in ("md17/aspirin", "0.250", "0.980", "4902", "│    2 │", "CC0", "reproduce table1"):
         assert part in listed.output
     stored = json.loads(runner.invoke(app, ["models", "--json"]).output)
     assert stored["md17/aspirin"]["record"]["epochs"] == 2000
+
+
+def test_a_model_that_fell_apart_says_so_in_dynamics(shipped):
+    ship(shipped, "md17/aspirin")
+    failed = {"intact": 3, "runs": 5, "ps": 300.0, "failed_at_ps": [20.5, 9.2]}
+    kept = {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": []}
+    path = shipped / zoo.STABILITY
+    path.write_text(json.dumps({"md17/aspirin": {"free": failed}}))
+    assert "3/5* 300 ps" in CliRunner().invoke(app, ["models"]).output
+    with pytest.warns(UserWarning, match=r"2 of 5 runs of 300 ps .* without walls.* after 9.2 ps"):
+        GeomAttCalculator("md17/aspirin")
+    path.write_text(json.dumps({"md17/aspirin": {"free": failed, "walls": kept}}))
+    GeomAttCalculator(geomatt.load("md17/aspirin"))  # with walls it stays intact: no warning
 
 
 def test_unknown_name_lists_shipped_models(shipped):
@@ -92,8 +106,8 @@ def test_unknown_name_lists_shipped_models(shipped):
 
 def test_shipped_models_are_small_and_complete():
     models = zoo.shipped_models()
-    assert len(models) == 16  # eight molecules, two recipes
-    assert sum(model.path.stat().st_size for model in models) < 40e6
+    assert len(models) == 32  # eight molecules; two recipes of the paper's model, two sizes of pair states
+    assert sum(model.path.stat().st_size for model in models) < 60e6
     for model in models:
         assert model.header["dtype"] == "float32"
         assert {"test", "licence", "made_by", "data", "settings", "split"} <= set(model.record)

@@ -10,6 +10,7 @@ import zlib
 import numpy as np
 import pytest
 import torch
+from browser import Visit
 from conftest import small_network
 from tiny_network import Tiny, TinyConfig
 from typer.testing import CliRunner
@@ -23,6 +24,13 @@ from geomatt.model import Normalisation, new_network
 from geomatt.pages.explorer import explorer_block
 from geomatt.pages.figures import write_figures
 from geomatt.pages.page import Page, quantised
+from geomatt.pages.pair_sets import usual_sets
+from geomatt.pages.structures import common_turns, good_view
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6360000000020001"
+    "48afa4710000000049454e44ae426082"
+)
 
 
 def potential(seed=0, **changes) -> Potential:
@@ -36,7 +44,9 @@ def frames() -> list[Structure]:
 
 @pytest.fixture(scope="module")
 def made(frames):
-    return explorer_block(Committee([potential(0), potential(1)]), frames, effects=80, untrained=1)
+    return explorer_block(
+        Committee([potential(0), potential(1)]), frames, effects=80, untrained=1, off=[[(1, 0), (2, 8)]]
+    )
 
 
 def test_attention_of_the_page_is_that_of_the_model(made, frames):
@@ -55,11 +65,20 @@ def test_effects_are_interventions(made, frames):
     shown = block["effects"]["frames"]
     assert shown == [0, 2]  # two frames of 36 pairs fit 80
     model = Committee([potential(0), potential(1)])
-    number = int(np.flatnonzero((arrays["effectPairs"][36:] == (1, 5)).all(1))[0]) + 36
-    found = intervene(model, frames[2], [(1, 5)])
-    assert arrays["effectEnergy"][number] == pytest.approx(found.energy, rel=1e-5)
-    forces = arrays["effectForces"].reshape(-1, 9, 3)[number] * arrays["effectScale"][number]
-    np.testing.assert_allclose(forces, found.forces, atol=1e-4 * np.abs(found.forces).max())
+    first, last = arrays["effectOffsets"][2:]
+    ends, labels = arrays["effectPairOffsets"], block["effects"]["labels"]
+    sets = {labels.get(e, e): arrays["effectPairs"][ends[e] : ends[e + 1]] for e in range(first, last)}
+    names = [name for name in sets if isinstance(name, str)]
+    assert names[:2] == ["C0–C1, O2–H8", "all covalent bonds"]
+    assert names[-9:] == [f"all pairs of {s}{k}" for k, s in enumerate("CCOHHHHHH")]
+    assert {len(pairs) for name, pairs in sets.items() if name not in names} == {1}
+    assert len(sets) - len(names) == 36
+    for name in ("C0–C1, O2–H8", "all pairs beyond 3 Å", "all pairs of O2", first + 7):
+        number = first + list(sets).index(name)
+        found = intervene(model, frames[2], sets[name].tolist())
+        assert arrays["effectEnergy"][number] == pytest.approx(found.energy, rel=1e-4)
+        forces = arrays["effectForces"].reshape(-1, 9, 3)[number] * arrays["effectScale"][number]
+        np.testing.assert_allclose(forces, found.forces, atol=1e-4 * np.abs(found.forces).max())
 
 
 def test_atomic_energies_and_constant_add_up(made):
@@ -121,11 +140,48 @@ def test_periodic_structures_have_a_cell_and_bonds_across_it():
     network = new_network("pair-states", {"channels": 8, "rounds": 1, "functions": 8, "radius": 3.0}, (1, 8))
     positions = np.array([[0.1, 1, 1], [7.2, 1, 1], [0.3, 1.9, 1], [5.4, 1, 1]])  # H of index 1 is next to O
     box = Structure(np.array([8, 1, 1, 8]), positions, cell=8 * np.eye(3), pbc=(True, True, True))
-    block, arrays = explorer_block(Potential(network, Normalisation(0.0, 1.0)), [box], untrained=0)
+    model = Potential(network, Normalisation(0.0, 1.0))
+    block, arrays = explorer_block(model, [box], untrained=0)
     assert block["frames"][0]["cell"] == (8 * np.eye(3)).ravel().tolist()
     assert arrays["bonds"].tolist() == [[0, 1], [0, 2]]
     assert arrays["hydrogenBonds"].tolist() == [[1, 3]]
-    assert "molecules only" in block["effects"]["note"]
+    assert "all its images" in block["effects"]["note"]
+    labels = block["effects"]["labels"]
+    (number,) = [e for e, label in labels.items() if label == "all pairs between molecules"]
+    start, end = arrays["effectPairOffsets"][number : number + 2]
+    off = arrays["effectPairs"][start:end].tolist()
+    assert off == [[0, 3], [1, 3], [2, 3]]
+    expected = intervene(model, box, off)
+    assert arrays["effectEnergy"][number] == pytest.approx(expected.energy, rel=1e-4)
+    assert arrays["turns"].reshape(3, 3).tolist() == np.eye(3).tolist()
+
+
+def test_frames_lie_on_each_other(frames):
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    turn *= np.sign(np.linalg.det(turn))
+    first = frames[0]
+    moved = Structure(first.numbers, first.positions @ turn.T + 3.0)
+    other = Structure(first.numbers[:4], first.positions[:4])
+    turns = common_turns([first, moved, other]).reshape(3, 3, 3)
+    np.testing.assert_allclose(turns[0], np.eye(3), atol=1e-6)
+    np.testing.assert_allclose(turns[1], turn.T, atol=1e-6)
+    base, own = (np.reshape(good_view(s), (3, 3)) for s in (first, other))
+    np.testing.assert_allclose(base @ turns[2], own, atol=1e-6)
+
+
+def test_sets_between_several_molecules():
+    water = np.array([[0.0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]])
+    three = Structure(
+        np.array([8, 1, 1] * 3),
+        np.concatenate([water + np.array([shift, 0, 0]) for shift in (0.0, 3.0, 6.0)]),
+    )
+    sets = {each.label: each.pairs for each in usual_sets(three)}
+    assert len(sets["all pairs between molecules"]) == 27
+    assert sets["pairs of molecules 1 (H2O) and 3 (H2O)"].tolist() == [
+        [i, j] for i in range(3) for j in (6, 7, 8)
+    ]
+    assert len(sets["all pairs beyond 5 Å"]) < 9
 
 
 def test_a_page_is_complete_and_escaped():
@@ -139,6 +195,29 @@ def test_a_page_is_complete_and_escaped():
     assert not re.search(r"""(src|href)=["']?(https?:)?//""", page)
     assert page.count("<iframe") == 0
     assert Page("t")._repr_html_().startswith("<iframe srcdoc=")
+
+
+def test_blocks_of_the_report_of_experiments(chromium, tmp_path):
+    picture = "data:image/png;base64," + base64.b64encode(PIXEL).decode()
+    blocks = [
+        {"kind": "contents", "headings": ["One", "Two"]},
+        {"kind": "heading", "text": "One"},
+        {"kind": "prose", "text": "Some **bold** words <b>\n\nA list:\n- `first`\n- second"},
+        {"kind": "table", "title": "T", "header": ["a"], "rows": [["1"], ["2"]], "strong": [1], "note": "n"},
+        {"kind": "figures", "items": [{"source": picture, "caption": "A pixel"}]},
+        {"kind": "heading", "text": "Two"},
+    ]
+    page = chromium.new_page()
+    visit = Visit(page, Page("t", "s", blocks).save(tmp_path / "page.html"))
+    assert page.locator("main strong").inner_text() == "bold"
+    assert page.locator("main b").count() == 0
+    assert page.locator("li code").inner_text() == "first"
+    assert page.locator("tr.strong").inner_text() == "2"
+    assert page.locator("img").evaluate("(image) => image.naturalWidth") == 1
+    page.get_by_role("button", name="Two").click()
+    visit.requests = [url for url in visit.requests if not url.startswith("data:")]
+    visit.check()
+    page.close()
 
 
 def test_quantised():
@@ -162,6 +241,9 @@ def test_messages(frames, tmp_path):
         explain(potential(), [])
     with pytest.raises(GeomAttError, match="at least 1"):
         explain(potential(), frames, frames=0)
+    for pairs in ([(0, 9)], [(1, 1)], []):
+        with pytest.raises(GeomAttError, match="two different atoms out of 0 to 8"):
+            explain(potential(), frames, off=[pairs])
     with pytest.raises(GeomAttError, match="the name of a page"):
         Page("t").save(tmp_path / "page.png")
 
@@ -178,9 +260,19 @@ def test_command(tmp_path):
     write(ethanol()[:5], tmp_path / "frames.extxyz")
     model, data, out = (str(tmp_path / name) for name in ("model.safetensors", "frames.extxyz", "page.html"))
     options = ["--frames", "2", "--effects", "3", "--untrained", "0", "--npz", str(tmp_path / "alpha.npz")]
+    wrong = CliRunner().invoke(app, ["explain", model, data, "-o", out, "--off", "0,1"])
+    assert isinstance(wrong.exception, GeomAttError)
+    assert "Write them like 0-1,2-5" in str(wrong.exception)
+    options += ["--off", "0-1, 8-2"]
     result = CliRunner().invoke(app, ["explain", model, data, "-o", out, *options])
     assert result.exit_code == 0, result.output
     assert "2 of 5 structures are shown" in result.output
     assert (tmp_path / "page.html").stat().st_size < 200_000
+    assert (
+        "C0–C1, O2–H8"
+        in json.loads(
+            re.search(r'id="page">(.*?)</script>', (tmp_path / "page.html").read_text(), re.DOTALL).group(1)
+        )["blocks"][-1]["effects"]["labels"].values()
+    )
     with np.load(tmp_path / "alpha.npz") as stored:
         assert stored["alpha"].shape == (4, 9, 9)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from browser import Visit
 from training_toy import mixture, molecule, tiny_config
 
-from geomatt import evaluate, random_split, train
+from geomatt import Committee, evaluate, random_split, train
 from geomatt.pages import evaluation_report, members_report, run_report
 from geomatt.pages.error_blocks import error_blocks, frame_errors
 
@@ -72,9 +74,20 @@ def test_training_frames_are_at_no_distance(run):
 
 
 def test_members_and_mixtures(run, tmp_path):
-    result, _, _, tested = run
-    both = members_report([result, result], [tested, None], ["geomatt next"])
-    assert both.blocks[0]["rows"][1][3:] == ["–", "–"]
+    result, dataset, split, tested = run
+    committee = Committee([result.potential, result.potential])
+    both = members_report(committee, [result] * 2, dataset, [split] * 2, [tested, None], commands=["next"])
+    rows = blocks(both, "table")[0]["rows"]
+    assert rows[1][3:] == ["–", "–"]
+    assert rows[2][3:] == rows[0][3:]  # the mean of the same model twice
+    assert blocks(both, "links")[0]["items"] == {"run": "run/report.html"}
+    titles = [item["title"] for block in blocks(both, "charts") for item in block["items"]]
+    assert "Error and spread of the members" in titles
+    assert blocks(both, "explorer")[0]["members"] == ["mean of the members", "member 1", "member 2"]
+    few = dataclasses.replace(split, train=split.train[5:], test=split.train[:5])
+    folds = [few, split]
+    mixed = members_report(committee, [result] * 2, dataset, folds, [None, tested])
+    assert "on 10 test frames" in blocks(mixed, "heading")[1]["text"]  # none that a member was trained on
     data = mixture(15)
     split = random_split(len(data), 20, 5, 5)
     mixed = train(data, split, tiny_config(epochs=1), tmp_path / "run")

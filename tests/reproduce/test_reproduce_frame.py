@@ -12,7 +12,7 @@ from geomatt.reproduce import NAMES, Experiment, ExperimentSettings, draw_figure
 from geomatt.reproduce.docs import refreshed
 from geomatt.reproduce.frame import Drawing, Pieces, read_json, same_inputs, write_json
 from geomatt.reproduce.inputs import described, find_file, load_data
-from geomatt.reproduce.report import Section, blocks, update_page, write_report
+from geomatt.reproduce.report import Section, blocks, report_page, update_page, write_report
 from geomatt.reproduce.table import ResultTable
 
 
@@ -116,8 +116,13 @@ def test_the_report_holds_every_section(tmp_path):
         "square is 9",
     ):
         assert part in text
-    for part in ("&lt; does not", "data:image/png;base64,", "no data", "Quick setting"):
+    for part in ("\\u003c does not", "data:image/png;base64,", "no data", "Quick setting"):
         assert part in document
+    kinds = [block["kind"] for block in report_page(sections).blocks]
+    assert kinds == [
+        "contents", "heading", "prose", "text", "prose", "table", "figures", "prose",
+        "heading", "prose", "text",
+    ]  # fmt: skip
     assert set(blocks(toy, result)) == {"toy-table", "summary", "made"}
     assert blocks(toy, result, figures)["figures"] == "![A caption](figures/toy.png)"
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 
 import numpy as np
 import pytest
 import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 from torch import nn
 
 from geomatt import GeomAttError, Structure
@@ -503,6 +506,25 @@ def test_restart_is_exact(tmp_path, ensemble):
     other = BatchedDynamics([Group([Replica(numbers[:2], positions[:2])], springs(lengths[:2, :2]))])
     with pytest.raises(GeomAttError, match="other molecules"):
         other.restore(tmp_path / "md.safetensors")
+
+
+@pytest.mark.parametrize("ensemble", ["nose-hoover", "langevin"])
+def test_only_random_numbers_bind_a_restart_to_a_kind_of_device(tmp_path, ensemble):
+    dynamics = BatchedDynamics([molecule_group()], DynamicsConfig(ensemble=ensemble))
+    dynamics.run(10)
+    dynamics.save(tmp_path / "here")
+    with safe_open(tmp_path / "here", "pt") as file:
+        texts, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    about = json.loads(texts["geomatt-dynamics"]) | {"device": "cuda"}
+    tensors["generators"] = torch.zeros(len(tensors["generators"]), 16, dtype=torch.uint8)
+    save_file(tensors, tmp_path / "there", texts | {"geomatt-dynamics": json.dumps(about)})
+    moved = BatchedDynamics([molecule_group()], DynamicsConfig(ensemble=ensemble))
+    if ensemble == "langevin":
+        with pytest.raises(GeomAttError, match="other device"):
+            moved.restore(tmp_path / "there")
+        return
+    moved.restore(tmp_path / "there")
+    assert torch.equal(moved.state.positions, dynamics.state.positions)
 
 
 def test_invalid_restart_files(tmp_path):

@@ -19,7 +19,7 @@ from geomatt import (  # noqa: E402
     save,
 )
 from geomatt.data import ethanol  # noqa: E402
-from geomatt.model import Normalisation  # noqa: E402
+from geomatt.model import Normalisation, new_network  # noqa: E402
 from geomatt.model.domain import Domain  # noqa: E402
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig  # noqa: E402
 from geomatt.model.geometric_attention.network import GeometricAttention  # noqa: E402
@@ -380,6 +380,24 @@ def test_charges_and_moments_are_not_ignored_silently():
     other = ase.Atoms(water().numbers, water().positions, magmoms=[0, 1.0, 0])
     with pytest.warns(UserWarning, match="magnetic moments|multiplicity"):
         GeomAttCalculator(make()).get_potential_energy(other)
+
+
+def test_a_change_of_the_electrons_alone_is_computed():
+    network = new_network("pair", {"channels": 4, "rounds": 1, "electrons": True}, (1, 8))
+    torch.nn.init.normal_(network.electrons, generator=torch.Generator().manual_seed(0))
+    potential, atoms = Potential(network, Normalisation()), water()
+    atoms.calc = GeomAttCalculator(potential)
+    neutral = atoms.get_potential_energy()
+    atoms.info["charge"] = 1
+    charged = atoms.get_potential_energy()
+    assert charged != neutral
+    assert charged == pytest.approx(
+        potential.predict(Structure(atoms.numbers, atoms.positions, charge=1.0))[0].energy, rel=1e-6
+    )
+    atoms.info["charge"] = 0
+    assert atoms.get_potential_energy() == neutral
+    atoms.set_initial_magnetic_moments([2.0, 0, 0])
+    assert atoms.get_potential_energy() not in (neutral, charged)
 
 
 def test_what_is_no_model_and_no_element():

@@ -15,7 +15,7 @@ from geomatt.model import Committee, Normalisation, Potential, load
 from geomatt.model.domain import Domain
 from geomatt.training import train, train_members
 from geomatt.training.config import TrainConfig, read_settings, resolve
-from geomatt.training.dataset import make_splits
+from geomatt.training.dataset import check_tests, make_splits
 from geomatt.training.members import spread, stored_settings
 from geomatt.training.start import base_settings, fresh_network, load_base
 from geomatt.training.transfer import hardly_better, never_seen
@@ -115,6 +115,8 @@ def test_transfer_trains_the_readout_and_what_is_unfrozen(tmp_path, base_run, un
 def test_transfer_refuses_what_it_cannot_do(tmp_path, base_run):
     base = load_base(base_run)
     nitrogen = molecule(40, (7, 1, 1))
+    with pytest.raises(GeomAttError, match="N, which the base model never saw"):
+        check_tests(nitrogen, [SPLIT], base)  # before the data is said to lack it
     with pytest.raises(GeomAttError, match="N, which the base model never saw"):
         train(nitrogen, SPLIT, tiny_config(base=str(base_run)), tmp_path / "run", base=base)
     with pytest.raises(GeomAttError, match="Unknown part"):

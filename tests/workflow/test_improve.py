@@ -71,6 +71,9 @@ def test_a_round_lowers_the_error_on_new_frames(first, tmp_path):
     assert errors["after"] < 0.9 * errors["before"]
     assert one["new frames"]["frames"] == 4
     assert one["trained_on"] > 25
+    page = (tmp_path / "out/report.html").read_text(encoding="utf-8")
+    assert f"{1000 * errors['after']:.1f}" in page
+    assert '"Learning curves"' in page
     better = load(tmp_path / "out" / report["model"])
     assert len(better.members) == 2
     assert better.calibration is not None

@@ -141,15 +141,16 @@ def _layers(network: Network, layers: Layers) -> list[int]:
         )
     if layers is None:
         return list(range(count))
-    chosen = [layers] if isinstance(layers, int | np.integer) else list(layers)
-    if not chosen or any(not 0 <= layer < count for layer in chosen):
+    chosen = list(layers) if isinstance(layers, Iterable) else [layers]
+    known = range(count)
+    if not chosen or any(not isinstance(layer, int | np.integer) or layer not in known for layer in chosen):
         raise GeomAttError(f"`layers` must be among 0 to {count - 1}, not {chosen}.")
     return [int(layer) for layer in chosen]
 
 
 def _matrix(pairs: Iterable[Sequence[int]], atoms: int) -> np.ndarray:
     """True (N, N) for the pairs, in both directions."""
-    listed: list[Any] = list(pairs)
+    listed: list[Any] = list(pairs) if isinstance(pairs, Iterable) else [pairs]
     if not listed:
         return np.zeros((atoms, atoms), dtype=bool)
     index = np.array(

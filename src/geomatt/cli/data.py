@@ -80,7 +80,7 @@ def info(
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
-    from geomatt.data import check_labels
+    from geomatt.data.checks import check_labels, energies_compared
     from geomatt.data.mapped import excerpt
 
     dataset = read_data(file, energy_unit, length_unit, key, force_unit)
@@ -97,6 +97,10 @@ def info(
         say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)
     if not warnings and dataset.energies is not None:
         output.print("Nothing about the labels looks wrong.")
+        if dataset.forces is not None and not energies_compared(dataset):
+            note(
+                "Energies were not compared with forces: that needs 30 frames of one molecule without a cell."
+            )
 
 
 def convert(
@@ -222,7 +226,10 @@ def summary(dataset: Dataset) -> list[tuple[str, str]]:
         energies = dataset.energies * factor
         rows.append(("energy", f"mean {energies.mean():.4f}, std {energies.std():.4f} {unit}"))
     if dataset.forces is not None:
-        rms = np.sqrt(np.mean(dataset.forces**2)) * factor
+        rms = np.sqrt(np.nanmean(dataset.forces**2)) * factor
         rows.append(("force RMS", f"{rms:.4f} {unit}/Å per component"))
+    for name, values in (("charges", dataset.charges), ("weights", dataset.weights)):
+        if values is not None:
+            rows.append((name, f"{values.min():g} to {values.max():g}"))
     rows.append(("note", with_flags(origin.get("notes", ""))))
     return [(name, value) for name, value in rows if value]

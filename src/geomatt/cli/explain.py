@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ import typer
 
 from geomatt.cli.console import console, output
 from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, Key, LengthUnit, Model, load_model, read_data
+from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
     from geomatt.pages.explorer import Progress
@@ -33,6 +35,12 @@ def explain(
             help="Pairs switched off at most, in all frames; about a minute's by default.",
             min=0,
             show_default=False,
+        ),
+    ] = None,
+    off: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Pairs of atoms to switch off together, such as 0-1,2-5 (repeatable).", show_default=False
         ),
     ] = None,
     untrained: Annotated[
@@ -62,7 +70,7 @@ def explain(
 ) -> None:
     """Write a page that shows a model's attention in structures, to open in any browser, offline.
 
-    The molecule in 3-D with its attention, matrices, what switching a pair off
+    The molecule in 3-D with its attention, matrices, what switching pairs off
     does to energy and forces, paths of higher orders, energies of atoms, and
     how well attention ranks bonds, with controls.
     """
@@ -77,6 +85,7 @@ def explain(
     page_path(out)
     if npz_file is not None:
         require_writable(npz_file)
+    sets = [_pairs(text) for text in off or []]
     loaded = load_model(model, device, dtype)
     dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
     with progress_of_page() as tell:
@@ -86,6 +95,7 @@ def explain(
             name=dataset.name,
             frames=frames,
             effects=effects,
+            off=sets,
             untrained=untrained,
             unit=unit and energy_unit(unit),
             progress=tell,
@@ -104,6 +114,14 @@ def explain(
         if npz_file is not None:
             written.append(f"values: {write_npz(records, dataset[0], npz_file)}")
     output.print("\n".join(written), soft_wrap=True, highlight=False, markup=False)
+
+
+def _pairs(text: str) -> list[tuple[int, int]]:
+    """Pairs of atoms from "0-1,2-5"."""
+    found = [re.fullmatch(r"\s*(\d+)\s*[-–]\s*(\d+)\s*", part) for part in text.split(",")]
+    if not all(found):
+        raise GeomAttError(f"Cannot read {text!r} as pairs of atoms. Write them like 0-1,2-5.")
+    return [(int(match[1]), int(match[2])) for match in found if match]
 
 
 @contextmanager

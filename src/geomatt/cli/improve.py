@@ -57,7 +57,7 @@ def improve(
         stopped()
     output.print(round_table(report))
     better = out / report["model"]
-    say(f"model: {better}\nnumbers: {out / 'report.json'}")
+    say(f"model: {better}\npage: {out / 'report.html'}\nnumbers: {out / 'report.json'}")
     note(f"Next:\n  geomatt evaluate {better} DATA")
 
 

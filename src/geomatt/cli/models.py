@@ -23,11 +23,16 @@ def models(
     """List the trained models that come with geomatt: errors, data, licence, and how they were made."""
     from rich.table import Table
 
-    from geomatt.model.zoo import HOW_TO_MAKE, shipped_models
+    from geomatt.model.zoo import HOW_TO_MAKE, shipped_models, stability_of
 
     found = shipped_models()
     if as_json:
-        print(json.dumps({model.name: dict(model.header) for model in found}, indent=2))
+        print(
+            json.dumps(
+                {m.name: {**m.header, "stability": stability_of(m.path)} for m in found},
+                indent=2,
+            )
+        )
         return
     if not found:
         say(
@@ -37,34 +42,42 @@ def models(
         return
     table = Table(title="Models that come with geomatt", title_justify="left")
     table.add_column("name", no_wrap=True)
-    for heading in ("energy", "forces", "seen", "tested", "epochs"):
-        table.add_column(heading, justify="right")
-    table.add_column("data", no_wrap=True)
+    for heading in ("energy", "forces", "seen", "tested", "intact"):
+        table.add_column(heading, justify="right", no_wrap=True)
     notes: dict[str, None] = {}
     for model in found:
         record = model.record
-        test, data = record.get("test", {}), record.get("data", {})
+        test = record.get("test", {})
         table.add_row(
             model.name,
             _number(test.get("energy_mae")),
             _number(test.get("force_mae")),
             str(len(record.get("trained_frames", ()))),
             str(test.get("frames", "–")),
-            str(record.get("epochs", "–")),
-            str(data.get("fingerprint", ""))[:8],
+            _intact(stability_of(model.path)),
         )
         unit = test.get("unit", "eV")
-        notes[f"Mean absolute errors in {unit} and {unit}/Å, on frames not seen; data: hash of the file."] = (
-            None
-        )
+        notes[f"Mean absolute errors in {unit} and {unit}/Å, on frames not seen."] = None
         notes[f"Data: {record.get('licence', 'licence not stated')}."] = None
         notes[
             f"Made with {record.get('made_by', 'an unknown command')} (geomatt {record.get('geomatt', '?')}, "
             f"commit {str(record.get('commit'))[:10]}, {record.get('hardware', '?')})."
         ] = None
+    notes[
+        "Intact: runs at 500 K that broke no bond, of how many, and their length; * without walls; – not run."
+    ] = None
     output.print(table)
     say("\n".join(notes))
     say(f'next: geomatt info {found[0].name}; in Python geomatt.load("{found[0].name}")')
+
+
+def _intact(tried: dict[str, Any]) -> str:
+    """5/5 115 ps; with a star if only runs without walls exist."""
+    runs = tried.get("walls") or tried.get("free")
+    if not runs:
+        return "–"
+    star = "" if tried.get("walls") else "*"
+    return f"{runs['intact']}/{runs['runs']}{star} {runs['ps']:g} ps"
 
 
 def _number(value: Any) -> str:

@@ -6,6 +6,17 @@ import importlib.metadata
 import os
 import platform
 
+from geomatt.errors import GeomAttError
+
+# Engines by their place in the folder of a network.
+ENGINES = {
+    "cpu": "C++, compiled for this processor",
+    "gpu": "Triton kernels",
+    "dense": "plain torch",
+    "sparse": "neighbour lists",
+    "autograd": "plain torch, automatic differentiation",
+}
+
 
 def system_report() -> dict[str, str]:
     """Rows of `geomatt info --system`."""
@@ -13,7 +24,8 @@ def system_report() -> dict[str, str]:
 
     from geomatt import __version__
     from geomatt.cache import cache_directory
-    from geomatt.model import network_class, network_names, new_network
+    from geomatt.model import network_names
+    from geomatt.model.native.library import compiler_in_words
     from geomatt.training import hardware
 
     rows = {
@@ -24,13 +36,37 @@ def system_report() -> dict[str, str]:
         "ASE": _installed("ase"),
         "processor": f"{hardware('cpu')} of {os.cpu_count()} processors",
         "GPU": _gpu(),
-        "cache": str(cache_directory()),
+        "C++ compiler": compiler_in_words(),
+        "compiled code": str(cache_directory() / "native"),
     }
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     for name in network_names():
-        network = new_network(name, dict(network_class(name).small), (1,))
-        for label, value in network.engine().report().items():
-            rows[f"{name}: {label}"] = value
+        for dtype in ("float32", "float64"):
+            rows[f"{name}, {dtype}"] = _engine(name, device, dtype)
     return rows
+
+
+def _engine(name: str, device: str, dtype: str) -> str:
+    """What evaluates a small molecule with a kind of network, in words; compiled if it was not before."""
+    import numpy as np
+
+    from geomatt.cli.options import set_up
+    from geomatt.data import Structure
+    from geomatt.data.batch import collate
+    from geomatt.model import new_network
+    from geomatt.model.precision import DTYPES
+
+    try:
+        network = new_network(name, {}, (1,), dtype=DTYPES[dtype]).to(device)
+    except GeomAttError as error:  # it needs a package that is not there
+        return str(error)
+    engine = network.engine()
+    if dtype == "float32":
+        set_up(engine, device)
+    hydrogen = Structure(np.array([1, 1]), np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 0.74]]))
+    batch = collate([hydrogen], DTYPES[dtype], device).as_member()
+    module = type(engine.chosen(network.stacked(), batch)).__module__.split(".")
+    return next((words for place, words in ENGINES.items() if place in module), module[-1])
 
 
 def _installed(package: str) -> str:

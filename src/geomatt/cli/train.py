@@ -39,6 +39,14 @@ Board = Annotated[bool, _option("--tensorboard", "Write curves for TensorBoard, 
 Report = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html at the end.", rich_help_panel=RUN)
 ]
+Compare = Annotated[
+    bool,
+    typer.Option(
+        "--compare/--no-compare",
+        help="Train from scratch on the same frames, too, and say which is better.",
+        rich_help_panel=RUN,
+    ),
+]
 Unfreeze = Annotated[
     list[str] | None, _option("--unfreeze", "Train this part too, or all (repeatable).", OPTIM)
 ]
@@ -93,14 +101,16 @@ def transfer(
     checkpoint_every: Every = 30.0,
     tensorboard: Board = False,
     report: Report = True,
+    compare: Compare = True,
 ) -> None:
     """Carry a model over to new data: all of it stays fixed but the readout, as in the paper.
 
     It pays where the new molecules are much like those of the base and labels are few:
     bonds and angles the base never saw are not learned by the readout. With more data,
-    train from scratch, or --unfreeze all. The elements of the new data must be among
-    those of the base. The normalisation is fitted anew. By default the paper's recipe
-    for 1000 epochs.
+    train from scratch, or --unfreeze all. To see which is better, a network is trained
+    from scratch on the same frames, for as many epochs, in scratch/ (--no-compare leaves
+    it out). The elements of the new data must be among those of the base. The
+    normalisation is fitted anew. By default the paper's recipe for 1000 epochs.
     """
     from geomatt.training.recipes import TRANSFER_EPOCHS
     from geomatt.training.start import base_settings, load_base
@@ -112,7 +122,7 @@ def transfer(
     if stored is None:
         base = load_base(given["base"])
         given = {"recipe": "paper", "epochs": TRANSFER_EPOCHS, **given, **base_settings(base)}
-    _run(given, stored, _Manner(out, resume, checkpoint_every, tensorboard, report))
+    _run(given, stored, _Manner(out, resume, checkpoint_every, tensorboard, report, compare=compare))
 
 
 def _files(data: Sequence[str]) -> dict[str, Any]:
@@ -144,6 +154,7 @@ class _Manner:
     report: bool
     workers: int = 1
     dask: str | None = None
+    compare: bool = False  # a transfer with training from scratch
 
     @property
     def spread(self) -> bool:
@@ -183,6 +194,7 @@ def _train_and_report(config: TrainConfig, how: _Manner, leads: bool, fresh: boo
     )
     from geomatt.training.folder import refuse_used
     from geomatt.training.start import fresh_network, load_base
+    from geomatt.training.team import team
     from geomatt.training.tensorboard import tensorboard_callback
 
     out, resume = how.out, how.resume
@@ -224,14 +236,47 @@ def _train_and_report(config: TrainConfig, how: _Manner, leads: bool, fresh: boo
                 callback=tell,
                 checkpoint_every=how.checkpoint_every,
             )
+        if config.base and how.compare and team().size == 1:
+            _compare(dataset, splits[0], config, results[0], how)
     except Interrupted as stopped:
         note(
             f"Stopped after {stopped.epoch} epochs; everything is saved. Continue with:\n"
-            f"  geomatt train --out {out} --resume"
+            f"  geomatt {_command(config, how)} --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None
     if leads:
         _report(results, dataset, splits, config, how)
+
+
+def _command(config: TrainConfig, how: _Manner) -> str:
+    """The command that continues a run."""
+    if not (config.base and how.compare):
+        return "train"
+    return " ".join(["transfer", config.base, config.data, *config.more_data])
+
+
+def _compare(
+    dataset: Dataset, split: Split, config: TrainConfig, transferred: TrainResult, how: _Manner
+) -> None:
+    """Train from scratch and say whether the transfer paid."""
+    from geomatt.cli.train_display import comparison_table, live_progress
+    from geomatt.training.scratch import SCRATCH, compare_with_scratch
+
+    folder = transferred.folder / SCRATCH
+    note(f"For comparison from scratch, in {folder} (--no-compare leaves it out)")
+    with live_progress() as show:
+        found = compare_with_scratch(
+            dataset, split, config, transferred, callback=show, checkpoint_every=how.checkpoint_every
+        )
+    if found is None:
+        return
+    output.print(comparison_table(found, transferred.unit))
+    if found.paid:
+        note("The transfer paid: it is better than training from scratch for as many epochs.")
+    elif found.from_scratch < found.zero_forces:
+        note(f"Training from scratch is better here: use {folder}/model.safetensors.", style="yellow")
+    else:
+        note("Neither is better than no forces at all: train longer, or on more frames.", style="yellow")
 
 
 def _spread(config: TrainConfig, how: _Manner) -> None:
@@ -324,7 +369,9 @@ def _write_reports(
 ) -> None:
     """A page for every model, and one for all members of a run."""
     from geomatt.cli.explain import progress_of_page
-    from geomatt.pages.reports import REPORT, members_report, run_report
+    from geomatt.model import Committee, load
+    from geomatt.pages import members_report, run_report
+    from geomatt.pages.reports import REPORT
 
     try:
         with progress_of_page() as tell:
@@ -333,8 +380,12 @@ def _write_reports(
                     result, dataset, split, errors, commands=commands, dynamics=number == 0, progress=tell
                 )
                 path = page.save(result.folder / REPORT)
-        if results[0].folder != out:
-            path = members_report(results, tested, commands).save(out / REPORT)
+            committee = load(out) if results[0].folder != out else None
+            if isinstance(committee, Committee):
+                page = members_report(
+                    committee, results, dataset, splits, tested, commands=commands, progress=tell
+                )
+                path = page.save(out / REPORT)
     except GeomAttError as error:  # the models are there all the same
         note(f"No report was written: {error}", style="yellow")
     else:

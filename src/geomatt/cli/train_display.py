@@ -19,6 +19,7 @@ from geomatt.units import from_ev
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset
     from geomatt.training import TrainProgress, TrainResult
+    from geomatt.training.scratch import Comparison
 
 BAR = 24  # characters
 PLAIN_SECONDS = 10.0  # between lines where there is no terminal to redraw
@@ -139,6 +140,18 @@ def summary_table(results: Sequence[TrainResult], test: Sequence[tuple[float, fl
         table.add_section()
         table.add_row("mean", *(_number(_mean(c)) for c in columns), "")
         table.add_row("± spread", *(_number(_deviation(c)) for c in columns), "")
+    return table
+
+
+def comparison_table(found: Comparison, unit: str) -> Table:
+    """Force errors of a transfer beside those of a network from scratch and of zero forces."""
+    table = Table(title=f"Did the transfer pay? Force MAE of validation frames ({unit}/Å)")
+    for name, justify in (("model", "left"), ("epochs", "right"), ("forces", "right")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    table.add_row("transferred", str(found.epochs), _number(found.transferred * from_ev(unit)))
+    scratch = f"from scratch, recipe {found.recipe}"
+    table.add_row(scratch, str(found.epochs), _number(found.from_scratch * from_ev(unit)))
+    table.add_row("zero forces", "", _number(found.zero_forces * from_ev(unit)))
     return table
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from geomatt.arguments import require
 from geomatt.data import springs
 from geomatt.data.outliers import find_outliers
 from geomatt.data.structures import Dataset, Structure
@@ -33,7 +34,7 @@ _NAMED = 5  # outliers in a warning
 
 def check_labels(dataset: Dataset) -> list[str]:
     """Warnings about labels that look wrong; an empty list if nothing does."""
-    if not len(dataset):
+    if not len(require("data", dataset, Dataset, "geomatt.read(FILE)")):
         return ["There are no structures."]
     with np.errstate(all="ignore"):  # absurd numbers are warned about
         if bad := _not_finite(dataset):
@@ -60,6 +61,11 @@ def check_labels(dataset: Dataset) -> list[str]:
         elif not lengths:
             warnings += _spread(dataset)
     return warnings
+
+
+def energies_compared(dataset: Dataset) -> bool:
+    """True if there are enough frames of a molecule for `check_labels` to compare energies with forces."""
+    return any(len(frames) >= springs.MIN_FRAMES for frames in _molecules(dataset))
 
 
 def _not_finite(dataset: Dataset) -> list[str]:

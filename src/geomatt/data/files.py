@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from geomatt.arguments import path_of
 from geomatt.errors import GeomAttError
 
 _ADVICE = {
@@ -24,7 +25,7 @@ _ADVICE = {
 
 def require_writable(path: str | Path) -> Path:
     """Raise an error if ``path`` cannot be written, before any work is done for it."""
-    path = Path(path)
+    path = path_of("path", path)
     if not path.name or path.is_dir():
         raise GeomAttError(f"Cannot write {path}: it is a directory. Give the name of a file.")
     if not path.parent.is_dir():
@@ -36,7 +37,7 @@ def require_writable(path: str | Path) -> Path:
 
 def make_folder(path: str | Path) -> Path:
     """Create a folder for results, with those above it, unless it is there."""
-    path = Path(path)
+    path = path_of("path", path)
     if path.exists() and not path.is_dir():
         raise GeomAttError(f"Cannot write into {path}: it is a file. Name a folder.")
     try:

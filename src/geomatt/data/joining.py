@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from geomatt.arguments import require
 from geomatt.data.mapped import MappedDataset
 from geomatt.data.structures import JOINED, Dataset
 from geomatt.errors import GeomAttError
@@ -16,6 +17,8 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
     """
     if not datasets:
         raise GeomAttError("There are no data sets to concatenate.")
+    for dataset in datasets:
+        require("data", dataset, Dataset, "geomatt.read(FILE)")
     if len(datasets) == 1:
         return datasets[0]
     if any(isinstance(dataset, MappedDataset) for dataset in datasets):

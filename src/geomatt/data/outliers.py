@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from geomatt.arguments import require
 from geomatt.data.structures import Dataset
 from geomatt.elements import COVALENT_RADII, SYMBOLS
 
@@ -24,7 +25,7 @@ _CHUNK = 2_000_000  # pairs of atoms at a time
 
 def find_outliers(dataset: Dataset) -> dict[int, str]:
     """Index of each outlier, ascending, and what is wrong with it."""
-    coincident = list(_coincident(dataset))
+    coincident = list(_coincident(require("data", dataset, Dataset, "geomatt.read(FILE)")))
     if len(coincident) > max(1, len(dataset) // 2):
         coincident = []  # not outliers but a wrong length unit
     found: dict[int, str] = {}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.errors import GeomAttError
+from geomatt.settings import typed
 
 KINDS = ("random", "blocked")
 _LARGEST = 10**7  # structures in a stored split
@@ -25,7 +26,7 @@ class Split:
     train: np.ndarray  # int64
     validation: np.ndarray
     test: np.ndarray
-    kind: str  # random, blocked, files
+    kind: str = "given"  # random, blocked, files, given (indices of the caller)
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -84,7 +85,7 @@ def random_split(n: int, train: int, validation: int, test: int | None = None, s
     Consecutive frames of a trajectory are correlated, so a random split of a densely sampled trajectory
     measures interpolation. `blocked_split` is the stricter test.
     """
-    _check_sizes(n, train, validation, test)
+    _check_sizes(n, train, validation, test, seed)
     order = np.random.default_rng(seed).permutation(n)
     rest = order[train + validation :]
     return Split(order[:train], order[train : train + validation], rest[:test], "random", seed)
@@ -99,8 +100,8 @@ def blocked_split(
     run; the seed shifts the whole pattern in time. If ``test`` is None, all remaining frames are the test
     set, otherwise ``test`` of them, evenly spaced.
     """
-    _check_sizes(n, train, validation, test)
-    if blocks < 1:
+    _check_sizes(n, train, validation, test, seed)
+    if typed("blocks", blocks, int) < 1:
         raise GeomAttError(f"A blocked split needs at least one block, not {blocks}.")
     # Every non-empty set needs at least one frame in each period.
     blocks = max(1, min([blocks, *(size for size in (train, validation) if size)]))
@@ -122,12 +123,12 @@ def fold_splits(n: int, points: int, folds: int, seed: int = 0, kind: str = "ran
     """
     if kind not in KINDS:
         raise GeomAttError(f"Unknown kind of split {kind!r}. Use one of: {', '.join(KINDS)}.")
-    if folds < 2:
+    if typed("folds", folds, int) < 2:
         raise GeomAttError(f"The number of folds must be at least 2, not {folds}.")
-    if points < folds:
+    if typed("points", points, int) < folds:
         raise GeomAttError(f"{points} structures cannot be divided into {folds} folds.")
     if kind == "random":
-        _check_sizes(n, points, 0, None)
+        _check_sizes(n, points, 0, None, seed)
         order = np.random.default_rng(seed).permutation(n)
         chosen, test = order[:points], order[points:]
     else:
@@ -156,7 +157,11 @@ def split_in_order(train: int, validation: int, test: int = 0) -> Split:
     return Split(index[:train], index[train : train + validation], index[train + validation :], "files")
 
 
-def _check_sizes(n: int, train: int, validation: int, test: int | None) -> None:
+def _check_sizes(n: int, train: int, validation: int, test: int | None, seed: int) -> None:
+    if not isinstance(n, int | np.integer):
+        raise GeomAttError(f"The number of structures comes first, such as len(data), not {n!r:.80}.")
+    if typed("seed", seed, int) < 0:
+        raise GeomAttError(f"`seed` must not be negative, but is {seed}.")
     for name, size in (("train", train), ("validation", validation), ("test", test or 0)):
         if not isinstance(size, int | np.integer):
             raise GeomAttError(f"The {name} size is {size!r}; sizes are whole numbers.")

@@ -10,10 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from geomatt.arguments import indices_of
 from geomatt.data.electrons import multiplicity, total_charge
 from geomatt.errors import GeomAttError
+from geomatt.settings import typed
 
 JOINED = " + "  # between the names and paths of concatenated data sets
+_SCALARS: dict[str, type] = {"energy": float, "charge": float, "multiplicity": int, "weight": float}
 _ROWS = 1_000_000  # of an array that are hashed at a time
 _PER_STRUCTURE = ("energies", "stress", "cells", "pbc", "charges", "multiplicities", "weights")
 
@@ -52,9 +55,16 @@ class Structure:
             value = getattr(self, name)
             if value is not None and np.shape(value) != shape:
                 raise GeomAttError(f"The {name} of a structure need shape {shape}, not {np.shape(value)}.")
-        if type(self.pbc) is not tuple:
-            x, y, z = np.broadcast_to(self.pbc, 3).tolist()
-            object.__setattr__(self, "pbc", (bool(x), bool(y), bool(z)))
+        for name, kind in _SCALARS.items():
+            value = getattr(self, name)
+            if type(value) is not kind and value is not None:
+                object.__setattr__(self, name, typed(name, value, kind))
+        if type(self.pbc) is not tuple or len(self.pbc) != 3:
+            given = np.asarray(self.pbc)
+            if given.shape not in ((), (3,)) or given.dtype.kind not in "biu":
+                raise GeomAttError(f"`pbc` must be True or False, or three of them, not {self.pbc!r:.80}.")
+            x, y, z = np.broadcast_to(given.astype(bool), 3).tolist()
+            object.__setattr__(self, "pbc", (x, y, z))
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -101,7 +111,7 @@ def as_structure(atoms: Structure | AtomsLike) -> Structure:
         cell = np.asarray(atoms.cell, dtype=np.float64) if any(pbc) else None
     except AttributeError as error:
         raise GeomAttError(
-            f"A {type(atoms).__name__} is not a structure. Give ASE Atoms, a geomatt Structure or Dataset."
+            f"{atoms!r:.40} is not a structure. Give ASE Atoms, a geomatt Structure or Dataset."
         ) from error
     info, arrays = getattr(atoms, "info", {}), getattr(atoms, "arrays", {})
     return Structure(
@@ -174,7 +184,12 @@ class Dataset(Sequence[Structure]):
     @classmethod
     def from_structures(cls, structures: Iterable[Structure], **rest: Any) -> Dataset:
         """A data set of any structures: all of them have an energy, or none."""
-        items = list(structures)
+        items = list(structures) if isinstance(structures, Iterable) else [structures]
+        if not all(isinstance(item, Structure) for item in items):
+            raise GeomAttError(
+                "A Dataset is made of geomatt Structures. ASE Atoms with labels go through a file: "
+                'ase.io.write("data.extxyz", atoms), then geomatt.read("data.extxyz").'
+            )
         if not items:
             raise GeomAttError("There are no structures in the input.")
         missing = [i for i, s in enumerate(items) if s.energy is None]
@@ -249,7 +264,9 @@ class Dataset(Sequence[Structure]):
 
     def select(self, indices: np.ndarray | Sequence[int]) -> Dataset:
         """The structures with these indices, in the given order."""
-        chosen = np.asarray(indices, dtype=np.int64)
+        chosen = indices_of("indices", indices)
+        if chosen.size and not (-len(self) <= chosen.min() and chosen.max() < len(self)):
+            raise GeomAttError(f"`indices` must lie below the number of structures, {len(self)}.")
         sizes = self.sizes[chosen]
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         # Row of the first atom of each structure, repeated, plus the number of the atom in its structure.

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.arguments import indices_of, require
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
@@ -35,11 +36,10 @@ def evaluate(
     """
     potential = model if isinstance(model, AnyPotential) else load(model)
     report = energy_unit(unit or potential.record.get("report_unit") or "eV")
-    if not isinstance(dataset, Dataset):
-        raise GeomAttError(f"Give a Dataset, such as geomatt.read(FILE), not {dataset!r:.80}.")
+    require("data", dataset, Dataset, "geomatt.read(FILE)")
     if dataset.energies is None and dataset.forces is None:
         raise GeomAttError("The data has neither energies nor forces, so there is nothing to compare with.")
-    chosen = np.arange(len(dataset)) if indices is None else np.asarray(indices, dtype=np.int64)
+    chosen = np.arange(len(dataset)) if indices is None else indices_of("indices", indices)
     if len(chosen) and not (chosen.min() >= -len(dataset) and chosen.max() < len(dataset)):
         raise GeomAttError(f"The indices must lie below the number of frames, {len(dataset)}.")
     data = dataset.select(chosen)

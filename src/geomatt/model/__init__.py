@@ -6,7 +6,8 @@ from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from geomatt.model.committee import Committee
-    from geomatt.model.files import check_device, fingerprint, load, save
+    from geomatt.model.devices import check_device
+    from geomatt.model.files import fingerprint, load, save
     from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Evaluation, Network
     from geomatt.model.normalisation import Normalisation
     from geomatt.model.potential import AnyPotential, Output, Potential, Prediction
@@ -26,7 +27,7 @@ _MODULES = {
     "Output": "potential",
     "Potential": "potential",
     "Prediction": "potential",
-    "check_device": "files",
+    "check_device": "devices",
     "fingerprint": "files",
     "load": "files",
     "network_class": "registry",

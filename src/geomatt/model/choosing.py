@@ -33,6 +33,9 @@ class ChoosingEngine(Engine):
     def choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         """The fastest engine for a batch, with or without a loss gradient."""
 
+    def chosen(self, parameters: Parameters, batch: Batch) -> Engine:
+        return self.choose(self.prepare(parameters, keep=True), batch, gradient=False)
+
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> PreparedWeights:
         return PreparedWeights(parameters, keep)
 

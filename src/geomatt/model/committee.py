@@ -22,6 +22,8 @@ class Committee(AnyPotential):
     calibration: Calibration | None = None  # of its spread, from validation data
 
     def __post_init__(self) -> None:
+        if not all(isinstance(member, Potential) for member in self.members or ()):
+            raise GeomAttError("The members of a committee are potentials, such as geomatt.load(FILE).")
         if not self.members:
             raise GeomAttError("A committee needs at least one member.")
         self.record = self.members[0].record

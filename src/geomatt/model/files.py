@@ -24,6 +24,7 @@ from geomatt.data.files import atomic_write, make_folder
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
 from geomatt.model.committee import Committee
+from geomatt.model.devices import check_device
 from geomatt.model.domain import Domain
 from geomatt.model.memory import weight_bytes
 from geomatt.model.normalisation import Normalisation
@@ -31,7 +32,7 @@ from geomatt.model.potential import AnyPotential, Potential
 from geomatt.model.precision import DTYPES, parse_dtype
 from geomatt.model.registry import known_kinds, network_class
 from geomatt.model.surroundings import Estimate
-from geomatt.model.zoo import find_shipped, unknown_name_hint
+from geomatt.model.zoo import find_shipped, stability_of, unknown_name_hint
 
 FORMAT = 1
 HEADER_KEY = "geomatt"
@@ -45,6 +46,8 @@ def save(potential: Potential, path: str | os.PathLike[str]) -> Path:
     """Write a potential to one file, in the precision it has."""
     if not isinstance(potential, Potential):
         raise GeomAttError("A model file holds a single potential: save each member of a committee.")
+    if not isinstance(path, str | os.PathLike):
+        raise GeomAttError(f"Name the file to write, such as model.safetensors, not {path!r:.80}.")
     target = Path(path)
     make_folder(target.parent)
     atomic_write(target, to_bytes(potential))
@@ -75,8 +78,11 @@ def load(
         ) from None
     if target.is_dir():
         return _load_directory(target, device, dtype)
-    if not target.exists():
-        target = find_shipped(target.as_posix()) or target
+    if not target.exists() and (shipped := find_shipped(target.as_posix())):
+        found = load_file(shipped, device, dtype)
+        if tried := stability_of(shipped):
+            found.record["stability"] = tried
+        return found
     return load_file(target, device, dtype)
 
 
@@ -190,22 +196,6 @@ def _fingerprint(potential: Potential) -> str:
         digest.update(name.encode())
         digest.update(value.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def check_device(device: torch.device | str) -> torch.device:
-    """A device that is there, or an error that says so."""
-    try:
-        found = torch.device(device)
-    except (RuntimeError, TypeError) as error:
-        raise GeomAttError(f"Unknown device {str(device)!r}. Use cpu or cuda.") from error
-    if found.type not in ("cpu", "cuda"):
-        why = " (torch has no float64 there, which total energies need)" if found.type == "mps" else ""
-        raise GeomAttError(f"geomatt does not compute on device {str(device)!r}{why}. Use cpu or cuda.")
-    if found.type == "cuda" and not torch.cuda.is_available():
-        raise GeomAttError("No CUDA device is available here. Use `device` cpu.")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
-        raise GeomAttError(f"There is no device {device}; the last is cuda:{torch.cuda.device_count() - 1}.")
-    return found
 
 
 def _load_directory(

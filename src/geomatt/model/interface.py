@@ -263,9 +263,9 @@ class Engine(ABC):
         """Compile what is compiled at first use; nothing for most engines."""
         return
 
-    def report(self) -> dict[str, str]:
-        """What the engine uses of this machine, in words."""
-        return {}
+    def chosen(self, parameters: Parameters, batch: Batch) -> Engine:
+        """The engine that evaluates such a batch: itself, unless it chooses among several."""
+        return self
 
     def capturable(self, batch: Batch) -> bool:
         """True if an evaluation of such a batch can be captured as a CUDA graph."""

@@ -40,20 +40,20 @@ class Normalisation:
         energies must be `extensive`, so does one composition: every atom has the same share of the mean,
         since energies of one composition do not tell more. The scale is the standard deviation of what is
         left of the energies, or with `scale_by` "forces" the root mean square of the force components
-        times 1 Å.
+        times 1 Å. Structures count by their weights.
         """
         if data.energies is None:
             raise GeomAttError("The training data has no energies, so there is nothing to normalise by.")
         counts, shift, composition = data.composition().astype(np.float64), 0.0, {}
         if reference is None and data.single_composition:
             composition = {z: int(n) for z, n in zip(data.elements, counts[0], strict=True)}
-            mean = float(data.energies.mean())
+            mean = float(np.average(data.energies, weights=data.weights))
             if extensive:
                 reference = dict.fromkeys(data.elements, mean / counts[0].sum())
             else:
                 shift, reference = mean, {}
         elif reference is None:
-            solution = np.linalg.lstsq(counts, data.energies, rcond=None)[0]
+            solution = weighted_fit(counts, data.energies, data.weights)
             reference = {z: float(e) for z, e in zip(data.elements, solution, strict=True)}
         elif missing := [z for z in data.elements if z not in reference]:
             raise GeomAttError(
@@ -61,8 +61,8 @@ class Normalisation:
                 "element, or none."
             )
         rest = data.energies - shift - counts @ np.array([reference.get(z, 0.0) for z in data.elements])
-        rms = _rms(data.forces)
-        scale = rms if scale_by == "forces" and data.forces is not None else float(np.std(rest))
+        rms = _rms(data)
+        scale = rms if scale_by == "forces" and data.forces is not None else _deviation(rest, data.weights)
         if not scale > 1e-9:  # one frame, or identical energies: fall back to the forces, then to 1 eV
             scale = rms
         return cls(shift, scale if scale > 1e-9 else 1.0, reference, composition)
@@ -100,7 +100,28 @@ class Normalisation:
         )
 
 
-def _rms(forces: np.ndarray | None) -> float:
-    """Root mean square of the components that are known; 0 without any."""
-    known = None if forces is None else forces[~np.isnan(forces)]
-    return float(np.sqrt(np.mean(known**2))) if known is not None and len(known) else 0.0
+def weighted_fit(counts: np.ndarray, energies: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Energies per element by least squares of structures with the given numbers of atoms (n, elements)."""
+    root = 1.0 if weights is None else np.sqrt(weights)
+    solution: np.ndarray = np.linalg.lstsq((counts.T * root).T, energies * root, rcond=None)[0]
+    return solution
+
+
+def _deviation(values: np.ndarray, weights: np.ndarray | None) -> float:
+    if weights is None:
+        return float(np.std(values))
+    mean = np.average(values, weights=weights)
+    return float(np.sqrt(np.average((values - mean) ** 2, weights=weights)))
+
+
+def _rms(data: Dataset) -> float:
+    """Root mean square of the components of forces that are known; 0 without any."""
+    if data.forces is None:
+        return 0.0
+    known = ~np.isnan(data.forces)
+    squares = data.forces[known] ** 2
+    if data.weights is None:
+        return float(np.sqrt(np.mean(squares))) if len(squares) else 0.0
+    owner = np.repeat(data.weights, data.sizes)[:, None]
+    weights = np.broadcast_to(owner, known.shape)[known]
+    return float(np.sqrt(np.average(squares, weights=weights))) if weights.any() else 0.0

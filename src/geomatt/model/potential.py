@@ -19,6 +19,7 @@ from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
+from geomatt.model.devices import check_device
 from geomatt.model.domain import WARNING, Domain, Limits, WallResult
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
@@ -26,6 +27,7 @@ from geomatt.model.interface import AttentionRecord, Network
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.precision import parse_dtype
 from geomatt.model.surroundings import Estimate
+from geomatt.settings import typed
 
 
 @dataclass(frozen=True)
@@ -110,8 +112,9 @@ class AnyPotential(ABC):
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None) -> Self:
         """Move (in place) to a device or precision, such as "float64"."""
+        where, precision = None if device is None else check_device(device), parse_dtype(dtype)
         for member in self.members:
-            member.network.to(device=device, dtype=parse_dtype(dtype))
+            member.network.to(device=where, dtype=precision)
         return self
 
     def predict(
@@ -131,7 +134,7 @@ class AnyPotential(ABC):
         asks for the estimated errors of a single model; a committee always gives its spread.
         """
         structures = several(structures)
-        if batch_size < 1:
+        if typed("batch_size", batch_size, int) < 1:
             raise GeomAttError(f"`batch_size` must be at least 1, not {batch_size}.")
         for number, structure in enumerate(structures):
             self.check(structure, f"structure {number}")
@@ -170,8 +173,11 @@ class AnyPotential(ABC):
         Rows and columns are x, y, z of atom 0, then of atom 1. `step` is the displacement in Å. A model in
         float64 (`potential.to(dtype="float64")`) gives the most digits.
         """
-        (one,) = several(structure)
-        if not step > 0:
+        given = several(structure)
+        if len(given) != 1:
+            raise GeomAttError(f"A Hessian is that of one structure, not of {len(given)}.")
+        one = given[0]
+        if not typed("step", step, float) > 0:
             raise GeomAttError(f"`step` must be a positive displacement in Å, not {step}.")
         shifts = step * np.eye(3 * len(one)).reshape(-1, len(one), 3)
         displaced = [replace(one, positions=one.positions + s) for s in np.concatenate([shifts, -shifts])]
@@ -288,6 +294,8 @@ class Potential(AnyPotential):
         keep: bool = False,
         limits: Limits | None = None,
     ) -> Output:
+        if not isinstance(batch, Batch):
+            raise GeomAttError("`evaluate` takes a Batch of tensors. Use `predict` for structures.")
         found = self._evaluator(keep)(batch, forces=forces)
         assert found.atomic is not None
         scale = self.normalisation.scale
@@ -362,7 +370,7 @@ def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limi
 
 def several(structures: Any) -> list[Structure]:
     """Structures from structures or ASE Atoms, one or many."""
-    one = isinstance(structures, Structure) or not isinstance(structures, Iterable | Sequence)
+    one = isinstance(structures, Structure | str) or not isinstance(structures, Iterable)
     one = one or hasattr(structures, "get_positions")
     return [as_structure(s) for s in ([structures] if one else structures)]
 

@@ -22,6 +22,7 @@ class NetworkEntry:
     name: str  # of the `model` setting
     config: str | type[NetworkConfig]
     network: str | type[Network]
+    listed: bool = True  # False: known by its kind, and not offered to users
 
 
 # By kind, as it stands in model files.
@@ -63,13 +64,13 @@ def known_kinds() -> list[str]:
 
 
 def network_names() -> list[str]:
-    """Short names of all kinds."""
-    return [entry.name for entry in NETWORKS.values()]
+    """Short names of all kinds that are offered to users."""
+    return [entry.name for entry in NETWORKS.values() if entry.listed]
 
 
-def register(network: type[Network]) -> type[Network]:
-    """Make a network defined elsewhere known; usable as a decorator."""
-    NETWORKS[network.kind] = NetworkEntry(network.kind, network.Config, network)
+def register(network: type[Network], *, listed: bool = True) -> type[Network]:
+    """Make a network defined elsewhere known; usable as a decorator. Not `listed`: for an experiment only."""
+    NETWORKS[network.kind] = NetworkEntry(network.kind, network.Config, network, listed)
     return network
 
 

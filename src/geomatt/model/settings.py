@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geomatt.errors import GeomAttError
+from geomatt.settings import check_types
 from geomatt.settings import setting as setting
 
 
@@ -17,7 +18,8 @@ class NetworkConfig:
     elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "elements", tuple(sorted({int(z) for z in self.elements})))
+        check_types(self)
+        object.__setattr__(self, "elements", tuple(sorted(set(self.elements))))
         if not self.elements or not all(0 < z < 119 for z in self.elements):
             raise GeomAttError(f"Elements must be atomic numbers between 1 and 118, not {self.elements}.")
 

@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from geomatt.errors import GeomAttError
 
 HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
+STABILITY = "stability.json"  # how the models fared in long dynamics, by name
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,19 @@ def find_shipped(name: str, folder: Path | None = None) -> Path | None:
     suffix = "" if recipe in ("", "paper") else f"-{recipe}"
     path = (folder or shipped_folder()) / collection / f"{molecule}{suffix}.safetensors"
     return path if path.is_file() else None
+
+
+def stability_of(path: Path) -> dict[str, Any]:
+    """How the model of a file in the package's folder fared in long dynamics; empty if it was not tried.
+
+    "walls" and "free" (without them) have the number of `runs`, those `intact`, `ps` and `failed_at_ps`.
+    """
+    folder = path.parents[1]
+    if not (folder / STABILITY).is_file():
+        return {}
+    tried = json.loads((folder / STABILITY).read_text(encoding="utf-8"))
+    found: dict[str, Any] = tried.get(_model_name(path.relative_to(folder)), {})
+    return found
 
 
 def unknown_name_hint() -> str:

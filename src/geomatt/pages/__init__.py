@@ -6,16 +6,18 @@ from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from geomatt.pages.explorer import explain
-    from geomatt.pages.page import Page
-    from geomatt.pages.reports import evaluation_report, members_report, run_report
+    from geomatt.pages.members import members_report
+    from geomatt.pages.page import Block, Page
+    from geomatt.pages.reports import evaluation_report, run_report
     from geomatt.pages.simulations import dynamics_report
 
 _MODULES = {
+    "Block": "page",
     "Page": "page",
     "dynamics_report": "simulations",
     "evaluation_report": "reports",
     "explain": "explorer",
-    "members_report": "reports",
+    "members_report": "members",
     "run_report": "reports",
 }
 

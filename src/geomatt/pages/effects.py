@@ -16,11 +16,13 @@ from geomatt.data.bonds import bond_matrix, hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.model import AnyPotential, AttentionRecord, Potential
 from geomatt.pages.page import quantised
+from geomatt.pages.pair_sets import Pairs, PairSet, atom_sets, own_sets, usual_sets
 
 MOST_PAIRS = 400  # switched off in one frame: bonds first, then the strongest by attention
 MOST_DETAILED = 20  # frames in which pairs are switched off
 USUAL_COST = 200_000  # pairs switched off by default, times the squared number of atoms: about a minute
 USUAL_PAIRS, USUAL_ATOMS = 2000, 150  # pairs at most, and the largest structures in which any are by default
+ATOM_SHARE = 2  # all pairs of an atom are switched off where these sets are at most 1/2 of the single pairs
 PATHS, PATH_PAIRS, PATH_FRAMES = 5, 250, 5  # paths of a pair, pairs of a frame, and frames, for one record
 
 Tell = Callable[[str, int, int], None]
@@ -28,10 +30,10 @@ Tell = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Detail:
-    """A frame that is looked at in detail, and the pairs i < j in it."""
+    """A frame that is looked at in detail, and what is switched off in it."""
 
     frame: int
-    pairs: np.ndarray  # (P, 2)
+    sets: list[PairSet]  # single pairs first
     matrices: list[np.ndarray]  # |α| of every record, both directions averaged
 
 
@@ -45,21 +47,36 @@ def choose_details(
     structures: Sequence[Structure],
     found: Sequence[Sequence[AttentionRecord[np.ndarray]]],
     budget: int,
+    own: Sequence[Pairs] = (),
 ) -> list[Detail]:
-    """Frames, evenly chosen, and pairs in them, at most `budget` in all."""
+    """Frames, evenly chosen, and what to switch off in them: at most `budget` single pairs, and sets.
+
+    The sets a user asks for, `own`, are switched off in every frame that is chosen.
+    """
     per_frame = max(1, min(MOST_PAIRS, max(len(s) * (len(s) - 1) // 2 for s in structures)))
     count = min(len(structures), max(1, budget // per_frame), MOST_DETAILED)
     frames = np.unique(np.linspace(0, len(structures) - 1, count).round().astype(int))
     most = min(MOST_PAIRS, budget)
-    return [_detail(int(f), structures[f], [symmetrised(r.matrix) for r in found[f]], most) for f in frames]
+    details = []
+    for frame in frames:
+        structure, matrices = structures[frame], [symmetrised(r.matrix) for r in found[frame]]
+        pairs = _strongest(structure, matrices, most)
+        sets = [PairSet("", pair[None]) for pair in pairs] + own_sets(own, structure)
+        if len(pairs):
+            sets += usual_sets(structure)
+        if len(structure) <= len(pairs) // ATOM_SHARE:
+            sets += atom_sets(structure)
+        details.append(Detail(int(frame), sets, matrices))
+    return details
 
 
-def _detail(frame: int, structure: Structure, matrices: list[np.ndarray], most: int) -> Detail:
+def _strongest(structure: Structure, matrices: list[np.ndarray], most: int) -> np.ndarray:
+    """Pairs i < j (P, 2): bonds, then the strongest by attention."""
     i, j = np.triu_indices(len(structure), 1)
     strongest = np.max([m / (m.max() or 1.0) for m in matrices], axis=0)
     bonded = bond_matrix(structure) | hydrogen_bonds(structure)
     order = np.argsort(-(strongest + 2.0 * bonded)[i, j], kind="stable")[:most]
-    return Detail(frame, np.column_stack([i, j])[np.sort(order)], matrices)
+    return np.column_stack([i, j])[np.sort(order)]
 
 
 def gather_effects(
@@ -69,25 +86,25 @@ def gather_effects(
     factor: float,
     tell: Tell,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What each pair of the details changes when it is switched off alone: a description, and arrays."""
+    """What each set of pairs changes when it is switched off: a description, and arrays."""
     note = ""
     if any(member.network.switch_layers == 0 for member in potential.members):
         note = "Pairs of this network cannot be switched off."
-    elif any(s.periodic for s in structures):
-        note = "Pairs can be switched off in molecules only."
-    elif not any(len(d.pairs) for d in details):
+    elif not any(d.sets for d in details):
         note = "No pairs were switched off when this page was made."
+    chosen = [] if note else [d for d in details if d.sets]
     counts = np.zeros(len(structures), dtype=np.int64)
-    pairs, energy, forces, scales = [np.zeros((0, 2), dtype=np.int64)], [np.zeros(0)], [], []
-    total, done = sum(len(d.pairs) for d in details), 0
-    for detail in [] if note else details:
+    sets, energy, forces, scales = [], [np.zeros(0)], [np.zeros(0, dtype=np.int16)], []
+    total, done = sum(len(d.sets) for d in chosen), 0
+    for detail in chosen:
         structure, atoms = structures[detail.frame], len(structures[detail.frame])
         size = max(1, BATCH * 40**2 // max(40, atoms) ** 2)  # evaluated at once, as memory allows
-        for start in range(0, len(detail.pairs), size):
-            part = detail.pairs[start : start + size]
+        for start in range(0, len(detail.sets), size):
+            part = detail.sets[start : start + size]
             off = np.zeros((len(part), atoms, atoms), dtype=bool)
-            rows = np.arange(len(part))
-            off[rows, part[:, 0], part[:, 1]] = off[rows, part[:, 1], part[:, 0]] = True
+            for row, each in enumerate(part):
+                i, j = each.pairs.T
+                off[row, i, j] = off[row, j, i] = True
             found = switched(potential, structure, off)
             energy.append(factor * found.energy)
             for change in factor * found.forces:
@@ -96,18 +113,23 @@ def gather_effects(
                 scales.append(scale)
             done += len(part)
             tell("switching pairs off", done, total)
-        pairs.append(detail.pairs)
-        counts[detail.frame] = len(detail.pairs)
+        sets += detail.sets
+        counts[detail.frame] = len(detail.sets)
+    if not note and any(structures[d.frame].periodic for d in chosen):
+        note = "In cells a pair is switched off with all its images."
     description = {
-        "computed": not note,
+        "computed": bool(chosen),
         "note": note,
-        "frames": [d.frame for d in details if counts[d.frame]],
+        "frames": [d.frame for d in chosen],
+        "labels": {number: each.label for number, each in enumerate(sets) if each.label},
     }
+    pairs = [np.zeros((0, 2), dtype=np.int64), *(each.pairs for each in sets)]
     return description, {
         "effectPairs": np.concatenate(pairs).astype(np.uint16),
+        "effectPairOffsets": np.cumsum([len(p) for p in pairs]).astype(np.uint32),
         "effectOffsets": np.concatenate([[0], np.cumsum(counts)]).astype(np.uint32),
         "effectEnergy": np.concatenate(energy).astype(np.float32),
-        "effectForces": np.concatenate(forces) if forces else np.zeros(0, dtype=np.int16),
+        "effectForces": np.concatenate(forces),
         "effectScale": np.array(scales, dtype=np.float32),
     }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.evaluation import Errors, EvaluationResult
 from geomatt.evaluation.plots import mean_of_composition
+from geomatt.model.calibration import LEVELS
 from geomatt.pages.page import Block
 from geomatt.pages.structures import molecule_item
 from geomatt.units import from_ev
@@ -30,6 +32,9 @@ def error_blocks(result: EvaluationResult, training: Dataset | None = None) -> l
     charts = _parity(result, unit, factor)
     if training is not None and (chart := _by_distance(result, training, unit, factor)):
         charts.append(chart)
+    if chart := _by_spread(result, unit, factor):
+        charts.append(chart)
+    charts += _coverage(result)
     if charts:
         blocks.append({"kind": "charts", "items": charts})
     if atoms := _by_atom(result, unit, factor):
@@ -115,6 +120,42 @@ def _by_distance(
     }
 
 
+def _by_spread(result: EvaluationResult, unit: str, factor: float) -> dict[str, Any] | None:
+    """Error of the force on each atom against the spread of a committee."""
+    if result.forces_spread is None or result.forces is None or result.data.forces is None:
+        return None
+    errors = np.linalg.norm(result.forces - result.data.forces, axis=-1)
+    known = np.flatnonzero(np.isfinite(errors))
+    chosen = known[:: max(1, -(-len(known) // MOST_POINTS))]
+    spread = result.forces_spread[chosen]
+    return {
+        "title": "Error and spread of the members",
+        "series": [{"kind": "points", "x": _short(factor * spread), "y": _short(factor * errors[chosen])}],
+        "options": {
+            "xLabel": f"spread of the force on an atom ({unit}/Å)",
+            "yLabel": f"its error ({unit}/Å)",
+            "zero": True,
+        },
+    }
+
+
+def _coverage(result: EvaluationResult) -> list[dict[str, Any]]:
+    """The share of errors below the error bars of a committee, against the share that was asked for."""
+    titles = {"energy": "Error bars of energies", "forces": "Error bars of forces"}
+    note = (
+        "On the dotted line as many errors are below the error bars as asked for. Raw: the spread as it is."
+    )
+    return [
+        {
+            "title": titles[quantity],
+            "series": [{"label": kind, "x": list(LEVELS), "y": _short(y)} for kind, y in kinds.items()],
+            "options": {"xLabel": "share asked for", "yLabel": "share found", "diagonal": True},
+            "note": note,
+        }
+        for quantity, kinds in (result.coverage or {}).items()
+    ]
+
+
 def _by_atom(result: EvaluationResult, unit: str, factor: float) -> Block | None:
     data = result.data
     if result.forces is None or data.forces is None or len(np.unique(data.sizes)) != 1:
@@ -153,6 +194,6 @@ def _worst(result: EvaluationResult, unit: str, factor: float) -> list[Block]:
     ]
 
 
-def _short(values: np.ndarray) -> list[float]:
+def _short(values: Iterable[float]) -> list[float]:
     """Four digits, enough for a plot."""
     return [float(f"{v:.4g}") for v in values]

@@ -20,7 +20,8 @@ from geomatt.pages.attention_curves import distance_curves
 from geomatt.pages.attention_scores import score_table
 from geomatt.pages.effects import choose_details, gather_effects, gather_paths, usual_budget
 from geomatt.pages.page import Block, Page, quantised
-from geomatt.pages.structures import element_table, good_view, pair_lists, structure_label
+from geomatt.pages.pair_sets import Pairs, own_sets
+from geomatt.pages.structures import common_turns, element_table, good_view, pair_lists, structure_label
 from geomatt.units import from_ev
 
 FRAMES = 100  # shown at most, evenly chosen
@@ -37,6 +38,7 @@ def explain(
     name: str = "",
     frames: int = FRAMES,
     effects: int | None = None,
+    off: Sequence[Pairs] = (),
     untrained: int | None = None,
     unit: str | None = None,
     progress: Progress | None = None,
@@ -46,8 +48,10 @@ def explain(
     `model` is a potential, a committee, or the path or name of one; `atoms` are ASE Atoms, a `Structure`, or
     several of them. At most `frames` structures are shown, evenly chosen, and fewer where the page would
     become too large. `effects` is how many pairs are switched off in all (see `geomatt.intervene`), by
-    default as many as take about a minute; `untrained` is how many networks with random weights serve as
-    control. Energies are in `unit`, by default that of the training data.
+    default as many as take about a minute; `off` are sets of pairs to switch off together, such as
+    [[(0, 1), (2, 5)]], besides bonds, pairs beyond a distance and those of an atom; `untrained` is how many
+    networks with random weights serve as control. Energies are in `unit`, by default that of the
+    training data.
     """
     potential = model if isinstance(model, AnyPotential) else load(model)
     block, arrays = explorer_block(
@@ -56,6 +60,7 @@ def explain(
         name=name,
         frames=frames,
         effects=effects,
+        off=off,
         untrained=untrained,
         unit=unit,
         progress=progress,
@@ -72,6 +77,7 @@ def explorer_block(
     name: str = "",
     frames: int = FRAMES,
     effects: int | None = None,
+    off: Sequence[Pairs] = (),
     untrained: int | None = None,
     unit: str | None = None,
     prefix: str = "",
@@ -90,6 +96,8 @@ def explorer_block(
         raise GeomAttError(f"The network {kind!r} has no attention, so there is nothing to explain.")
     shown, notes = _choose(structures, frames, len(records) * len(members))
     chosen = [structures[k] for k in shown]
+    for structure in chosen:
+        own_sets(off, structure)  # a mistake is told before anything is computed
     for text in sorted(
         {*potential.extrapolations(chosen), *(d for s in chosen for d in potential.doubts(s))}
     ):
@@ -100,12 +108,13 @@ def explorer_block(
     arrays = _attention_arrays(found, len(records))
     arrays["numbers"] = np.concatenate([s.numbers for s in chosen]).astype(np.uint8)
     arrays["positions"] = np.concatenate([s.positions for s in chosen]).astype(np.float32)
+    arrays["turns"] = common_turns(chosen)
     arrays["atomic"] = _network_energies(potential, chosen, found[0], factor)
     arrays["bonds"], arrays["bondOffsets"] = pair_lists([bond_matrix(s) for s in chosen])
     arrays["hydrogenBonds"], arrays["hydrogenOffsets"] = pair_lists([hydrogen_bonds(s) for s in chosen])
     budget = usual_budget(chosen) if effects is None else effects
     controls = (UNTRAINED if budget else 0) if untrained is None else untrained
-    details = choose_details(chosen, [p.attention or [] for p in found[0]], budget)
+    details = choose_details(chosen, [p.attention or [] for p in found[0]], budget, off)
     described, effect_arrays = gather_effects(potential, chosen, details, factor, tell)
     paths, path_arrays = gather_paths(potential.members[0], chosen, records, details)
     block: Block = {

@@ -22,7 +22,7 @@ from geomatt.errors import GeomAttError
 # In the order in which they need each other.
 SCRIPTS = (
     "arrays", "dom", "colours", "geometry", "painters", "molecule", "matrix", "charts", "files",
-    "explorer_data", "explorer", "controls", "panels", "report",
+    "explorer_data", "explorer", "controls", "switching", "panels", "report",
 )  # fmt: skip
 TYPES = ("uint8", "uint16", "uint32", "int16", "float32")  # of arrays
 NOTEBOOK_HEIGHT = 900  # pixels

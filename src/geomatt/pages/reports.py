@@ -1,11 +1,11 @@
-"""Reports of a training run and of an evaluation."""
+"""Reports of a training run and of an evaluation, and the parts they share with others."""
 
 from __future__ import annotations
 
 import csv
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from geomatt.units import from_ev
 
 REPORT = "report.html"
 EFFECTS, UNTRAINED, MOST_ATOMS = 60, 2, 60  # of the attention of a typical frame: enough for a first look
+MOST_EPOCHS = 1000  # of a curve
 MD_STEPS, MD_STEP_FS, MD_TEMPERATURE = 200, 0.5, 300.0
 
 
@@ -46,67 +47,48 @@ def run_report(
     """
     potential, unit = result.potential, result.unit
     blocks: list[Block] = [{"kind": "facts", "rows": _facts(result, split)}]
-    blocks += _curves(result.folder / HISTORY, unit, potential.record.get("settings", {}))
+    blocks += _curves(result)
     if tested is not None:
-        blocks.append(_heading(f"Errors on {len(tested.data)} test frames"))
+        blocks.append(heading(f"Errors on {len(tested.data)} test frames"))
         blocks += error_blocks(tested, dataset.select(excerpt(dataset, split.train)))
     looked_at = excerpt(dataset)
-    blocks += _data_checks(dataset if len(looked_at) == len(dataset) else dataset.select(looked_at))
-    typical = _typical(dataset, split)
-    attention, arrays = _attention(potential, typical, unit, progress)
+    blocks += data_checks(dataset if len(looked_at) == len(dataset) else dataset.select(looked_at))
+    typical = typical_frame(dataset, split)
+    attention, arrays = attention_blocks(potential, typical, unit, progress)
     blocks += attention
     if dynamics:
         blocks += _dynamics(potential, typical, progress)
-    blocks += _next(commands)
+    blocks += next_steps(commands)
     name = potential.record.get("data", {}).get("name") or "unnamed data"
     return Page(f"Training run: {name}", describe(potential), blocks, arrays)
-
-
-def members_report(
-    results: Sequence[TrainResult], tested: Sequence[EvaluationResult | None], commands: Sequence[str]
-) -> Page:
-    """The members of a run side by side."""
-    unit, factor = results[0].unit, from_ev(results[0].unit)
-    header = ["member", f"validation energy MAE ({unit})", f"forces ({unit}/Å)", "test energy", "test forces"]
-    rows = []
-    for result, errors in zip(results, tested, strict=True):
-        values = [result.best_errors.get("energy_mae"), result.best_errors.get("force_mae")]
-        if errors is None:
-            values += [None, None]
-        else:
-            values += [errors.overall.energy_mae, errors.overall.forces_mae]
-        rows.append([result.folder.name, *("–" if v is None else f"{factor * v:.4g}" for v in values)])
-    text = f"Each member has a page of its own: {', '.join(f'{r.folder.name}/{REPORT}' for r in results)}."
-    blocks: list[Block] = [
-        {"kind": "table", "title": "Mean absolute errors", "header": header, "rows": rows},
-        {"kind": "text", "text": text},
-        *_next(commands),
-    ]
-    record = results[0].potential.record
-    name = record.get("data", {}).get("name") or "unnamed data"
-    return Page(f"Training run: {name}, {len(results)} members", describe(results[0].potential), blocks)
 
 
 def evaluation_report(
     potential: AnyPotential, tested: EvaluationResult, progress: Progress | None = None
 ) -> Page:
     """The errors of a model on data, and its attention in a frame with a typical error."""
-    rows = [[name.replace("_", " "), str(value)] for name, value in tested.provenance.items() if value]
+    rows = [[name.replace("_", " "), _words(value)] for name, value in tested.provenance.items() if value]
     errors = frame_errors(tested)
     typical = 0 if errors is None else int(np.argsort(errors, kind="stable")[len(errors) // 2])
-    attention, arrays = _attention(potential, tested.data[typical], tested.unit, progress)
+    attention, arrays = attention_blocks(potential, tested.data[typical], tested.unit, progress)
     blocks: list[Block] = [
         *error_blocks(tested),
-        *_data_checks(tested.data),
+        *data_checks(tested.data),
         *attention,
-        _heading("Where the numbers come from"),
+        heading("Where the numbers come from"),
         {"kind": "facts", "rows": rows},
     ]
     name = tested.data.name or "unnamed data"
     return Page(f"Errors on {name}, {len(tested.data)} frames", describe(potential), blocks, arrays)
 
 
-def _attention(
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name.replace('_', ' ')} {each}" for name, each in value.items() if each)
+    return str(value)
+
+
+def attention_blocks(
     potential: AnyPotential, structure: Structure, unit: str, progress: Progress | None
 ) -> tuple[list[Block], dict[str, np.ndarray]]:
     """An explorer of one frame, if the network has attention."""
@@ -117,17 +99,19 @@ def _attention(
         potential, [structure], effects=few, untrained=UNTRAINED if few else 0, unit=unit, progress=progress
     )
     block.pop("notes")
-    return [_heading("Attention of a typical frame"), block], arrays
+    return [heading("Attention of a typical frame"), block], arrays
 
 
-def _heading(text: str) -> Block:
+def heading(text: str) -> Block:
+    """The title of a part of a page."""
     return {"kind": "heading", "text": text}
 
 
-def _next(commands: Sequence[str]) -> list[Block]:
+def next_steps(commands: Sequence[str]) -> list[Block]:
+    """Commands to run next."""
     if not commands:
         return []
-    return [_heading("Next"), *({"kind": "command", "text": command} for command in commands)]
+    return [heading("Next"), *({"kind": "command", "text": command} for command in commands)]
 
 
 def _facts(result: TrainResult, split: Split) -> list[list[str]]:
@@ -160,55 +144,71 @@ def _facts(result: TrainResult, split: Split) -> list[list[str]]:
     return [[name, text] for name, text in facts.items() if text]
 
 
-def _curves(history: Path, unit: str, settings: dict[str, Any]) -> list[Block]:
-    if not history.is_file():
-        return []
-    with history.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.DictReader(stream))
-    if not rows:
-        return []
-    stride = max(1, -(-len(rows) // 1000))
-    rows = rows[::stride]
+def curve_charts(histories: Mapping[str, Path], unit: str) -> list[dict[str, Any]]:
+    """Learning curves of runs by name, one chart for each quantity; several runs with validation alone."""
+    rows = {name: _history(path) for name, path in histories.items()}
     factor = from_ev(unit)
     panels = (
         ("loss", "loss (normalised units)", 1.0, ""),
         ("energy_mae", f"energy MAE ({unit})", factor, "_eV"),
         ("force_mae", f"force MAE ({unit}/Å)", factor, "_eV"),
     )
+    parts = {"train": "training", "val": "validation"} if len(rows) == 1 else {"val": ""}
     items = []
-    for name, label, scale, suffix in panels:
+    for column, label, scale, suffix in panels:
         series = []
-        for part, words in (("train", "training"), ("val", "validation")):
-            points = [
-                (int(r["epoch"]), float(f"{scale * float(value):.5g}"))
-                for r in rows
-                if (value := r.get(f"{part}_{name}{suffix}"))
-            ]
-            if points:
-                x, y = zip(*points, strict=True)
-                series.append({"label": words, "x": x, "y": y})
+        for name, lines in rows.items():
+            for part, words in parts.items():
+                points = [
+                    (int(r["epoch"]), float(f"{scale * float(value):.5g}"))
+                    for r in lines
+                    if (value := r.get(f"{part}_{column}{suffix}"))
+                ]
+                if points:
+                    x, y = zip(*points, strict=True)
+                    series.append({"label": words or name, "x": x, "y": y})
         if series:
             options = {"xLabel": "epoch", "yLabel": label, "logY": True}
             items.append({"title": label, "series": series, "options": options})
-    averaged = settings.get("ema_decay")
-    which = (
-        f"validation uses the moving average of the weights (decay {averaged:g} per step), training the "
-        "weights of each step"
-        if averaged
-        else "both use the weights as they are"
-    )
+    return items
+
+
+def _history(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    return rows[:: max(1, -(-len(rows) // MOST_EPOCHS))]
+
+
+def averaging(settings: Mapping[str, Any]) -> str:
+    """Which curves use averaged weights, in words."""
+    if decay := settings.get("ema_decay"):
+        return (
+            f"validation uses the moving average of the weights (decay {decay:g} per step), training the "
+            "weights of each step"
+        )
+    return "both use the weights as they are"
+
+
+def _curves(result: TrainResult) -> list[Block]:
+    items = curve_charts({"run": result.folder / HISTORY}, result.unit)
+    if not items:
+        return []
+    which = averaging(result.potential.record.get("settings", {}))
     text = f"Training errors are means over an epoch, while the weights change; {which}."
-    return [_heading("Learning curves"), {"kind": "charts", "items": items}, {"kind": "text", "text": text}]
+    return [heading("Learning curves"), {"kind": "charts", "items": items}, {"kind": "text", "text": text}]
 
 
-def _data_checks(dataset: Dataset) -> list[Block]:
+def data_checks(dataset: Dataset) -> list[Block]:
+    """What the checks of the labels say."""
     found = list(check_labels(dataset))
     texts: list[Block] = [{"kind": "text", "text": text, "note": True} for text in found]
     fine: list[Block] = [{"kind": "text", "text": "The checks of the labels found nothing unusual."}]
-    return [_heading("Checks of the data"), *(texts or fine)]
+    return [heading("Checks of the data"), *(texts or fine)]
 
 
-def _typical(dataset: Dataset, split: Split) -> Structure:
+def typical_frame(dataset: Dataset, split: Split) -> Structure:
     """The frame of median energy among the validation frames."""
     if dataset.energies is None:
         return dataset[int(split.validation[0])]
@@ -233,7 +233,7 @@ def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress 
             progress("molecular dynamics", done, MD_STEPS)
 
     atoms = Atoms(structure.numbers, structure.positions, cell=structure.cell, pbc=structure.pbc)
-    heading = _heading("A short simulation at constant energy")
+    title = heading("A short simulation at constant energy")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # leaving the data is what the simulation is to show
@@ -247,7 +247,7 @@ def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress 
                 progress=advance,
             )
     except GeomAttError as error:
-        return [heading, {"kind": "text", "text": str(error), "note": True}]
+        return [title, {"kind": "text", "text": str(error), "note": True}]
     energy = 1000.0 * (found.total_energy - found.total_energy[0]) / len(atoms)
     series = [{"x": found.time_fs, "y": np.round(energy, 6)}]
     text = (
@@ -257,4 +257,4 @@ def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress 
     )
     options = {"xLabel": "time (fs)", "yLabel": "total energy − start (meV per atom)"}
     chart = {"title": "Total energy", "series": series, "options": options}
-    return [heading, {"kind": "charts", "items": [chart]}, {"kind": "text", "text": text}]
+    return [title, {"kind": "charts", "items": [chart]}, {"kind": "text", "text": text}]

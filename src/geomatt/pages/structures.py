@@ -49,6 +49,38 @@ def good_view(structure: Structure) -> list[float]:
     return rotation
 
 
+def common_turns(structures: Sequence[Structure]) -> np.ndarray:
+    """Rotations (F, 9), row-major, after which frames of the same atoms lie on each other.
+
+    Atoms weigh as their atomic numbers. Each molecule that differs from the first is turned to a view of its
+    own; cells keep their orientation.
+    """
+    base = np.reshape(good_view(structures[0]), (3, 3))
+    first: dict[bytes, tuple[Structure, np.ndarray]] = {}
+    turns = []
+    for number, structure in enumerate(structures):
+        if structure.periodic:
+            turns.append(np.eye(3))
+            continue
+        key = structure.numbers.tobytes()
+        if key not in first:
+            view = np.eye(3) if number == 0 else base.T @ np.reshape(good_view(structure), (3, 3))
+            first[key] = structure, view
+        other, view = first[key]
+        turns.append(view @ _onto(structure, other))
+    return np.reshape(turns, (-1, 9)).astype(np.float32)
+
+
+def _onto(structure: Structure, other: Structure) -> np.ndarray:
+    """The rotation that brings a structure closest to another of the same atoms (Kabsch)."""
+    weights = structure.numbers / structure.numbers.sum()
+    here, there = (s.positions - weights @ s.positions for s in (structure, other))
+    u, _, vt = np.linalg.svd((weights[:, None] * here).T @ there)
+    sign = np.diag([1.0, 1.0, np.sign(np.linalg.det(u @ vt)) or 1.0])
+    rotation: np.ndarray = (u @ sign @ vt).T
+    return rotation
+
+
 def molecule_item(
     structure: Structure, title: str, note: str = "", arrows: np.ndarray | None = None
 ) -> dict[str, Any]:

@@ -24,6 +24,7 @@ NAMES = (
     "dna",
     "theory",
     "pair",
+    "ablation",
     "stability",
     "cause",
     "physics",

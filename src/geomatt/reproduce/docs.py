@@ -6,6 +6,7 @@ around the blocks is written by hand.
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from geomatt.data import atomic_output
 from geomatt.reproduce import NAMES, draw_figures, get
 from geomatt.reproduce.frame import Figure, read_json
 from geomatt.reproduce.report import blocks, update_page
+from geomatt.reproduce.stability import summary_by_model
 
 
 def refreshed(root: Path, name: str) -> str:
@@ -35,6 +37,17 @@ def main(root: Path) -> None:
             temporary.write_text(text, encoding="utf-8")
         draw_figures(get(name), read_json(root / "results" / f"{name}.json"), folder / "figures")
         print(folder / f"{name}.md")
+    _ship_stability(root)
+
+
+def _ship_stability(root: Path) -> None:
+    """What `geomatt models` and dynamics say about the stability of the models that ship."""
+    committed = root / "results" / "stability.json"
+    if committed.is_file():
+        found = json.dumps(summary_by_model(read_json(committed)), indent=1)
+        path = root / "src" / "geomatt" / "model" / "shipped" / "stability.json"
+        path.write_text(found + "\n", encoding="utf-8")
+        print(path)
 
 
 if __name__ == "__main__":

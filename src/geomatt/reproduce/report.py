@@ -11,14 +11,10 @@ from typing import Any
 
 from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
+from geomatt.pages import Block, Page
 from geomatt.reproduce.frame import Experiment, Figure
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;color:#22252b;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;font-variant-numeric:tabular-nums;display:block;overflow-x:auto}
-td,th{padding:.2rem .7rem}thead th{border-bottom:2px solid #22252b}tr+tr td{border-top:1px solid #e4e6ea}
-img{max-width:100%}
-"""
+TITLE = "The paper, reproduced"
 QUICK = (
     "Quick setting: less data, smaller models or shorter training than in the paper, to check that the "
     "experiment runs. Not a result."
@@ -36,26 +32,50 @@ class Section:
 
 
 def write_report(sections: Sequence[Section], folder: Path) -> tuple[Path, Path]:
-    """Write `report.md` and `report.html` (one file with its figures) into `folder`."""
-    from markdown_it import MarkdownIt  # installed with rich
+    """Write `report.md` and `report.html` (one page in the style of all reports) into `folder`."""
+    markdown = folder / "report.md"
+    text = "\n\n".join([f"# {TITLE}", *(_markdown(s, folder) for s in sections)]) + "\n"
+    with atomic_output(markdown) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+    return markdown, report_page(sections).save(folder / "report.html")
 
-    markdown, page = folder / "report.md", folder / "report.html"
-    title = "The paper, reproduced"
-    text = "\n\n".join([f"# {title}", *(_markdown(s, folder) for s in sections)]) + "\n"
 
-    def embedded(match: re.Match[str]) -> str:
-        return f'src="data:image/png;base64,{base64.b64encode((folder / match[1]).read_bytes()).decode()}"'
+def report_page(sections: Sequence[Section]) -> Page:
+    """All experiments on one page."""
+    found = [s for s in sections if s.result is not None]
+    subtitle = f"{len(found)} of {len(sections)} experiments"
+    contents: Block = {"kind": "contents", "headings": [s.experiment.title for s in sections]}
+    return Page(TITLE, subtitle, [contents, *(block for s in sections for block in _blocks(s))])
 
-    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    document = (
-        f"<!doctype html><html lang=en><meta charset=utf-8><title>{title}</title><style>{_STYLE}</style>"
-        + re.sub(r'src="([^":]+\.png)"', embedded, body)
-        + "</html>\n"
-    )
-    for path, content in ((markdown, text), (page, document)):
-        with atomic_output(path) as temporary:
-            temporary.write_text(content, encoding="utf-8")
-    return markdown, page
+
+def _blocks(section: Section) -> list[Block]:
+    experiment, result = section.experiment, section.result
+    made: list[Block] = [
+        {"kind": "heading", "text": experiment.title},
+        {"kind": "prose", "text": experiment.description},
+    ]
+    if result is None:
+        return [*made, {"kind": "text", "text": f"Not available: {section.missing}", "note": True}]
+    if result["quick"]:
+        made.append({"kind": "text", "text": QUICK, "note": True})
+    made.append({"kind": "prose", "text": experiment.summary(result)})
+    for table in experiment.tables(result):
+        made.append(
+            {
+                "kind": "table",
+                "title": table.title,
+                "header": list(table.columns),
+                "rows": [list(row) for row in table.rows],
+                "strong": sorted(table.strong),
+                "note": table.note,
+            }
+        )
+    figures = [{"source": _embedded(f.path), "caption": f.caption} for f in section.figures]
+    return [*made, {"kind": "figures", "items": figures}, {"kind": "prose", "text": made_by(result)}]
+
+
+def _embedded(path: Path) -> str:
+    return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
 def made_by(result: Mapping[str, Any]) -> str:

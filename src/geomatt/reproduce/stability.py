@@ -24,10 +24,10 @@ from geomatt.simulation import (
     BatchedDynamics,
     DynamicsConfig,
     Group,
-    Outcome,
     Replica,
     engine_forces,
     frame_histogram,
+    read_extra,
 )
 
 SEEDS = 5
@@ -51,6 +51,7 @@ class Stability(Experiment):
         pieces = Pieces(settings, self.name)
         length = QUICK_PICOSECONDS if settings.quick else PICOSECONDS
         rows: dict[str, Any] = {}
+        reached: dict[str, float] = {}  # ps of simulations that are not at their end
         missing: dict[str, int] = {}
         for kind in ("fast",) if settings.quick else KINDS:
             models = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
@@ -66,21 +67,25 @@ class Stability(Experiment):
                         "seeds": SEEDS,
                     }
                     found = pieces.find(name, inputs)
-                    if found is None and models and wanted and not settings.out_of_time:
-                        started = time.monotonic()
-                        found = _simulate(models, data, settings, progress, name, WALLS[walls], ensemble, ps)
-                        if found is not None:
-                            made = provenance(settings, time.monotonic() - started)
+                    if found is None and models and wanted:
+                        found, done, made = _simulate(
+                            models, data, settings, progress, name, WALLS[walls], ensemble, ps
+                        )
+                        if done >= ps:
                             found = pieces.put(name, inputs, found, made)
-                    if found is None:
+                        elif found is not None:
+                            reached[name] = done
+                            pieces.made[name] = made
+                    if found is None or name in reached:
                         missing[name] = len(data)
-                    else:
+                    if found is not None:
                         rows[name] = found
         return {
             "settings": {"ps": length, "seeds": SEEDS, "nvt": _config("nvt").to_dict(), "stand_in": stand_in},
             "data": {f"md17/{m}": described(dataset) for m, dataset in data.items()},
             "split": "starts: frames that no model was trained on",
             "rows": rows,
+            "reached_ps": reached,
             "missing": missing,
             "pieces": pieces.made,
         }
@@ -90,7 +95,7 @@ class Stability(Experiment):
             *(
                 _table(result, kind)
                 for kind in KINDS
-                if any(n.startswith(f"{kind}-") for n in result["rows"])
+                if any(n.rsplit("-", 2)[0] == kind for n in result["rows"])
             ),
             left_table(result["missing"], "geomatt reproduce stability --device cuda --data DIR"),
         ]
@@ -102,7 +107,10 @@ class Stability(Experiment):
                 kind, walls, _ = name.rsplit("-", 2)
                 intact = sum(not r["failure"] for r in replicas)
                 what = "with walls" if walls == "walls" else "without walls"
-                sentences.append(f"{kind}, {what}: {intact} of {len(replicas)} runs stayed intact.")
+                ps = result["reached_ps"].get(name, result["settings"]["ps"]["nvt"])
+                sentences.append(
+                    f"{kind}, {what}: {intact} of {len(replicas)} runs stayed intact for {ps:g} ps."
+                )
         return " ".join(sentences) or "Not run yet."
 
 
@@ -129,32 +137,41 @@ def _simulate(
     walls: bool,
     ensemble: str,
     ps: float,
-) -> list[dict[str, Any]] | None:
-    """All molecules and seeds as one simulation; None if the deadline passed before its end."""
+) -> tuple[list[dict[str, Any]] | None, float, dict[str, Any]]:
+    """All molecules and seeds as one simulation: a row for each replica, the ps reached, and provenance.
+
+    A deadline ends it early, and the next call continues it; no rows if it has not begun.
+    """
+    checkpoint = settings.work("stability") / f"{name}.safetensors"
+    if settings.out_of_time and not checkpoint.is_file():
+        return None, 0.0, {}
+    started, made = time.monotonic(), provenance(settings, 0.0)
     groups = [_group(m, model, data[m], settings, walls) for m, model in models.items()]
     config = _config(ensemble)
     dynamics = BatchedDynamics(groups, config, device=settings.device)
     steps = round(ps * 1000 / config.timestep_fs / config.interval) * config.interval
-    checkpoint = settings.work("stability") / f"{name}.safetensors"
     if checkpoint.is_file():
         dynamics.restore(checkpoint)
-    outcome: Outcome | None = None
+        earlier = read_extra(checkpoint)
+        made = earlier if settings.out_of_time else {**made, "seconds": earlier["seconds"]}
     with progress(f"dynamics, {name}", steps) as advance:
         advance(dynamics.steps)
-        while dynamics.steps < steps:
-            if settings.out_of_time:
-                dynamics.save(checkpoint)
-                return None
+        while dynamics.steps < steps and not settings.out_of_time:
             part = min(10_000, steps - dynamics.steps)
-            outcome = dynamics.run(part)
+            dynamics.advance(part)
             advance(part)
-    assert outcome is not None
-    checkpoint.unlink(missing_ok=True)
+    made["seconds"] += round(time.monotonic() - started, 3)
+    if dynamics.steps < steps:
+        dynamics.save(checkpoint, made)
+    else:
+        checkpoint.unlink(missing_ok=True)
+    outcome = dynamics.outcome()
     rows = outcome.rows()
     references = {m: frame_histogram(data[m].positions.reshape(len(data[m]), -1, 3)) for m in models}
     for r, row in enumerate(rows):
         row["histogram_error"] = float(outcome.histogram_error(references[row["name"]])[r])
-    return [{key: _finite(value) for key, value in row.items()} for row in rows]
+    reached = dynamics.steps * config.timestep_fs / 1000
+    return [{key: _finite(value) for key, value in row.items()} for row in rows], reached, made
 
 
 def _group(
@@ -196,16 +213,39 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
                 line.append(f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs else NOT_RUN)
         lines.append(line)
     ps = result["settings"]["ps"]
+    shorter = [
+        f"{done:g} ps so far {'with' if name.endswith('walls-nvt') else 'without'} walls"
+        for name, done in result["reached_ps"].items()
+        if name in (f"{kind}-walls-nvt", f"{kind}-free-nvt")
+    ]
+    length = f"{ps['nvt']:g} ps ({', '.join(shorter)})" if shorter else f"{ps['nvt']:g} ps"
     return ResultTable(
         f"stability-{kind}",
         f"Models md17/…:{kind}",
         ["molecule", "intact", "failed at, ps", "h(r) error", "drift", "wall active, %",
          "no walls: intact", "failed at, ps", "h(r) error", "drift"],
         lines,
-        f"{ps['nvt']:g} ps at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed once "
+        f"{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed once "
         f"a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps. "
         "h(r) error: of the distribution of distances against the data's, runs that completed or not.",
     )  # fmt: skip
+
+
+def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
+    """For each model, how many runs with and without walls stayed intact, and when the others failed."""
+    found: dict[str, Any] = {}
+    for name, rows in sorted(result["rows"].items()):
+        kind, walls, ensemble = name.rsplit("-", 2)
+        if ensemble != "nvt":
+            continue
+        ps = result["reached_ps"].get(name, result["settings"]["ps"]["nvt"])
+        for molecule in dict.fromkeys(row["name"] for row in rows):
+            runs = _of(result, name, molecule)
+            failed = [round(r["survived_ps"], 1) for r in runs if r["failure"]]
+            model = f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")
+            about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
+            found.setdefault(model, {})[walls] = about
+    return found
 
 
 def _of(result: Mapping[str, Any], name: str, molecule: str) -> Sequence[Mapping[str, Any]]:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.outcome import Outcome
     from geomatt.simulation.pressure import Barostat
     from geomatt.simulation.relaxation import Relaxed, relax
+    from geomatt.simulation.restart import read_extra
     from geomatt.simulation.scans import Scan, scan
     from geomatt.simulation.settings import MDSettings, RelaxSettings, ScanSettings
     from geomatt.simulation.spectrum import velocity_spectrum
@@ -48,6 +49,7 @@ _MODULES = {
     "Watch": "watchdog",
     "engine_forces": "forces",
     "frame_histogram": "monitor",
+    "read_extra": "restart",
     "relax": "relaxation",
     "run_dynamics": "md",
     "run_md": "dynamics",

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomatt.arguments import require
 from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
@@ -114,7 +115,10 @@ class BatchedDynamics:
         every observation. `watch` looks for alarms; `spread` (R,) is the disagreement of a committee, which
         the forces of the groups update. `barostat` is that of the NPT ensemble.
         """
-        self.groups, self.config = list(groups), config or DynamicsConfig()
+        self.groups = list(groups) if isinstance(groups, Sequence) else [groups]
+        self.config = config or DynamicsConfig()
+        for group in self.groups:
+            require("group", group, Group, "Group(engine_forces(potential), replicas)")
         self.replicas = [replica for group in self.groups for replica in group.replicas]
         if not self.replicas:
             raise GeomAttError("There is nothing to simulate: give at least one replica.")

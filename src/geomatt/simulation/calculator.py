@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
+from geomatt.data.electrons import multiplicity, total_charge
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.domain.frames import EXTRAPOLATION
+from geomatt.settings import typed
 from geomatt.simulation.loading import Model, load_model
 from geomatt.simulation.watch import RangeWatch
 
@@ -59,7 +61,7 @@ class GeomAttCalculator(Calculator):
         self._spread: tuple[float, np.ndarray] | None = None
         self._last: Batch | None = None  # of the last calculation
         self._told: set[str] = set()  # warnings given
-        self._watch = RangeWatch(self.model.domain, walls)
+        self._watch = RangeWatch(self.model.domain, typed("walls", walls, bool))
 
     @property
     def wall_steps(self) -> int:
@@ -116,7 +118,10 @@ class GeomAttCalculator(Calculator):
         ]
         if atoms.pbc.any():
             pairs.append(("cell", before.cell.array, atoms.cell.array))
-        return [name for name, old, new in pairs if not _same(old, new, tol)]
+        changes = [name for name, old, new in pairs if not _same(old, new, tol)]
+        if not changes and self.model.uses_electrons and _electrons(before) != _electrons(atoms):
+            changes.append("initial_charges")
+        return changes
 
     def calculate(
         self,
@@ -162,8 +167,8 @@ class GeomAttCalculator(Calculator):
         batch = Batch(self._on_device, centred.to(device, dtype)[None], cell=cell)
         if not self.model.uses_electrons:
             return batch
-        structure = as_structure(atoms)
-        charge, spin = torch.tensor([[structure.charge], [(structure.multiplicity or 1) - 1]])
+        total, spins = _electrons(atoms)
+        charge, spin = torch.tensor([[total], [(spins or 1) - 1]])
         return replace(batch, charge=charge.to(device, dtype), spin=spin.to(device, dtype))
 
     def _check(self, atoms: Atoms) -> None:
@@ -180,9 +185,13 @@ class GeomAttCalculator(Calculator):
             note = self._watch.start(self._batch(atoms))
             if note and not self.model.other_composition(structure):
                 self._warn_once(f"{note} {EXTRAPOLATION}")
-        for name, words in (("initial_charges", "charges"), ("initial_magmoms", "magnetic moments")):
+        for name, words, sums in (
+            ("initial_charges", "charges", "charges"),
+            ("initial_magmoms", "magnetic moments", "spins"),
+        ):
             values = atoms.arrays.get(name)
-            if values is not None and values.any() and not self.model.uses_electrons:
+            told = any(message.startswith(f"The model does not use {sums}") for message in self._told)
+            if values is not None and values.any() and not self.model.uses_electrons and not told:
                 self._warn_once(f"The model does not use {words}: the {words} of the atoms are ignored.")
         if not np.isfinite(atoms.positions).all():
             raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")
@@ -191,6 +200,11 @@ class GeomAttCalculator(Calculator):
         if message not in self._told:
             self._told.add(message)
             warnings.warn(message, stacklevel=3)
+
+
+def _electrons(atoms: Atoms) -> tuple[float, int | None]:
+    """Total charge and multiplicity."""
+    return total_charge(atoms.info, atoms.arrays)[0], multiplicity(atoms.info, atoms.arrays)[0]
 
 
 def _same(old: np.ndarray, new: np.ndarray, tol: float) -> bool:

@@ -5,13 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from geomatt.data.bonds import relative_lengths
-from geomatt.data.structures import Structure
+from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.elements import COVALENT_RADII, SYMBOLS, formula
 from geomatt.errors import GeomAttError
-from geomatt.model import AnyPotential
+from geomatt.model import AnyPotential, load
 from geomatt.model.domain.measure import distances
+from geomatt.simulation.loading import Model
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
+
+
+def given(model: Model, structure: Structure | AtomsLike) -> tuple[AnyPotential, Structure]:
+    """A model, which may be named, and a structure, which may be ASE Atoms."""
+    return model if isinstance(model, AnyPotential) else load(model), as_structure(structure)
 
 
 def refuse(potential: AnyPotential, structure: Structure) -> None:

@@ -12,6 +12,7 @@ from geomatt.data.bonds import bond_matrix
 from geomatt.data.structures import Structure
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
+from geomatt.settings import check_types
 
 COUNTS = {"torsion": 4, "distance": 2}
 
@@ -22,6 +23,11 @@ class Coordinate:
 
     kind: Literal["torsion", "distance"]
     atoms: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if self.kind not in COUNTS:
+            raise GeomAttError(f"A coordinate is a torsion or a distance, not {self.kind!r:.80}.")
 
     @property
     def unit(self) -> str:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from geomatt.errors import GeomAttError
+from geomatt.settings import check_types
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
 ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi", "npt")
@@ -47,6 +48,7 @@ class DynamicsConfig:
     bond_limit: float | None = 0.5  # Å a bond may be off its mean length before a replica has failed
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.ensemble not in ENSEMBLES:
             raise GeomAttError(f"Unknown `ensemble` {self.ensemble!r}. Use one of: {', '.join(ENSEMBLES)}.")
         for name in ("timestep_fs", "damping_fs", "chain", "interval"):

@@ -16,19 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.arguments import path_of, require
 from geomatt.data.batch import collate
 from geomatt.data.bonds import bonded
-from geomatt.data.structures import AtomsLike, Structure, as_structure
+from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import Bonds
 from geomatt.model.domain.measure import distances
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
-from geomatt.simulation.checks import refuse
+from geomatt.simulation.checks import given, refuse
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.folders import locked_folder
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
+from geomatt.simulation.loading import Model
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
 from geomatt.simulation.restart import read_extra
@@ -136,7 +138,7 @@ class Saved:
 
 
 def run_dynamics(
-    potential: AnyPotential,
+    potential: Model,
     start: Structure | AtomsLike,
     settings: MDSettings,
     folder: str | os.PathLike[str],
@@ -151,13 +153,14 @@ def run_dynamics(
     `model` names the potential in files. With `resume`, `time` alone may differ from the first run's.
     SIGINT and SIGTERM end the run after a moment; all is saved then.
     """
-    folder = Path(folder)
+    folder = path_of("out", folder)
+    require("settings", settings, MDSettings, "MDSettings(time=10)")
+    potential, start = given(potential, start)
     saved = Saved.read(folder) if resume else None
     if saved is None and (folder / RESTART).exists():
         raise GeomAttError(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
-    start = as_structure(start)
     refuse(potential, start)
     _check_cell(start, settings)
     if saved is not None:

@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from geomatt.data.structures import Structure
+from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import ATOMIC_MASSES, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
+from geomatt.simulation.checks import given
+from geomatt.simulation.loading import Model
 from geomatt.simulation.starts import rigid_motions
 from geomatt.units import FEMTOSECOND
 
@@ -66,8 +68,8 @@ class Vibrations:
 
 
 def vibrations(
-    potential: AnyPotential,
-    structure: Structure,
+    potential: Model,
+    structure: Structure | AtomsLike,
     *,
     step: float = 0.005,
     progress: Callable[[int], None] | None = None,
@@ -77,6 +79,7 @@ def vibrations(
     The structure should be a stationary point, and the model in float64. `progress` counts the 6 N displaced
     structures.
     """
+    potential, structure = given(potential, structure)
     potential.check(structure)
     if structure.periodic:
         raise GeomAttError("Vibrations are computed for molecules only. Set pbc to False for one in a box.")

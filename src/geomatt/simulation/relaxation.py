@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.arguments import require
 from geomatt.data.bonds import bonded
-from geomatt.data.structures import Structure
+from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
-from geomatt.model import AnyPotential
 from geomatt.model.domain.measure import distances
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.checks import refuse
+from geomatt.simulation.checks import given, refuse
+from geomatt.simulation.loading import Model
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 
@@ -69,8 +70,8 @@ class Relaxed:
 
 
 def relax(
-    potential: AnyPotential,
-    structure: Structure,
+    potential: Model,
+    structure: Structure | AtomsLike,
     settings: RelaxSettings | None = None,
     *,
     constraint: Any = None,
@@ -83,7 +84,8 @@ def relax(
     from ase.filters import FrechetCellFilter
     from ase.optimize import BFGS, FIRE
 
-    settings = settings or RelaxSettings()
+    potential, structure = given(potential, structure)
+    settings = require("settings", settings or RelaxSettings(), RelaxSettings, "RelaxSettings(fmax=0.01)")
     refuse(potential, structure)
     if settings.cell and not all(structure.pbc):
         raise GeomAttError(

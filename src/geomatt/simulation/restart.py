@@ -53,8 +53,9 @@ def restore(dynamics: BatchedDynamics, path: Path) -> None:
         raise _foreign(path)
     for name, value in changing.items():
         value.copy_(tensors[name])
-    for generator, kept in zip(dynamics.generators, tensors["generators"], strict=True):
-        generator.set_state(kept.clone())
+    if _draws(dynamics):
+        for generator, kept in zip(dynamics.generators, tensors["generators"], strict=True):
+            generator.set_state(kept.clone())
     dynamics.parts.clear()
     if f"series.{RECORDED[0]}" in tensors:
         dynamics.parts.append(Part(*(tensors[f"series.{name}"].numpy() for name in RECORDED)))
@@ -82,10 +83,16 @@ def _changing(dynamics: BatchedDynamics) -> dict[str, Tensor]:
     return state | {f"monitor.{name}": value for name, value in dynamics.monitor.tensors().items()}
 
 
+def _draws(dynamics: BatchedDynamics) -> bool:
+    """True if steps need random numbers."""
+    return dynamics.noise.numel() > 0
+
+
 def _description(dynamics: BatchedDynamics) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "device": dynamics.device.type,  # random numbers cannot move between kinds of devices
+        # Random numbers cannot move between kinds of devices.
+        "device": dynamics.device.type if _draws(dynamics) else None,
         "numbers": dynamics.numbers.tolist(),
         "seeds": [replica.seed for replica in dynamics.replicas],
         "walls": dynamics.walls.to_dict() if dynamics.walled else None,
@@ -101,7 +108,7 @@ def _compare(saved: dict[str, Any], here: dict[str, Any], path: Path) -> None:
     if saved["numbers"] != here["numbers"]:
         raise GeomAttError(f"{path} belongs to a simulation of other molecules. Start from these anew.")
     for name in ("seeds", "device", "walls", "barostat"):
-        if saved[name] != here[name]:
+        if saved[name] != here[name] and not (name == "device" and here[name] is None):
             raise GeomAttError(f"{path} has other {name}: {saved[name]}, now {here[name]}. Use the same.")
     for name, value in here["config"].items():
         if saved["config"].get(name) != value:

@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.structures import Dataset, Structure
+from geomatt.arguments import require
+from geomatt.data.structures import AtomsLike, Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
-from geomatt.simulation.checks import refuse
+from geomatt.simulation.checks import given, refuse
 from geomatt.simulation.coordinates import Coordinate
+from geomatt.simulation.loading import Model
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 
 KEPT = {"torsion": 0.5, "distance": 0.005}  # degrees and Å a relaxed point may be off its value
@@ -83,8 +85,8 @@ class Scan:
 
 
 def scan(
-    potential: AnyPotential,
-    structure: Structure,
+    potential: Model,
+    structure: Structure | AtomsLike,
     coordinate: Coordinate,
     settings: ScanSettings,
     *,
@@ -96,6 +98,9 @@ def scan(
     starts at the value nearest to the present one and walks from there to both ends; it ends early, with
     the points it has, if `progress` returns True.
     """
+    potential, structure = given(potential, structure)
+    require("coordinate", coordinate, Coordinate, 'Coordinate("torsion", (0, 1, 2, 3))')
+    require("settings", settings, ScanSettings, "ScanSettings(points=37)")
     refuse(potential, structure)
     coordinate.check(structure)
     values = settings.values(coordinate.kind, coordinate.value(structure.positions))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.errors import GeomAttError
-from geomatt.model.settings import setting
+from geomatt.settings import check_types, setting
 
 ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
@@ -63,6 +63,7 @@ class MDSettings:
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         positive = ("time", "timestep", "damping", "replicas", "interval", "max_spread", "pressure_time")
         for name in (*positive, "compressibility"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
@@ -114,6 +115,7 @@ class RelaxSettings:
     walls: bool = setting(True, "walls where the training data ends", group=RELAXATION)
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("fmax", "steps"):
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
@@ -141,6 +143,7 @@ class ScanSettings:
     walls: bool = setting(True, "relaxed scans: walls where the training data ends", group=SCAN)
 
     def __post_init__(self) -> None:
+        check_types(self)
         if self.points < 2:
             raise GeomAttError(f"`points` must be at least 2, not {self.points}.")
         RelaxSettings(fmax=self.fmax, steps=self.steps)

@@ -11,11 +11,12 @@ if TYPE_CHECKING:
     from geomatt.training.loss import Errors, Loss
     from geomatt.training.members import train_members
     from geomatt.training.record import commit, hardware
-    from geomatt.training.run import Job, TrainResult
+    from geomatt.training.run import Diverged, Job, TrainResult
     from geomatt.training.step import Stepper
     from geomatt.training.targets import normalised
 
 _MODULES = {
+    "Diverged": "run",
     "Errors": "loss",
     "Interrupted": "interruption",
     "Job": "run",

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
-import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+from geomatt.elements import atomic_number
 from geomatt.errors import GeomAttError
+from geomatt.model.devices import check_device_name
 from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_config, network_names
-from geomatt.model.settings import setting
+from geomatt.settings import check_types, field_types, setting, typed
 from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
 from geomatt.units import energy_unit
@@ -22,7 +22,7 @@ from geomatt.units import energy_unit
 if TYPE_CHECKING:
     import torch
 
-LARGEST_SEED = 2**62
+LARGEST_SEED, MOST_MEMBERS = 2**62, 1000
 DATA, SPLIT, OPTIM, MODEL, RUN = "Data", "Split and members", "Optimisation", "Model", "Run"
 
 
@@ -44,7 +44,7 @@ class TrainConfig:
     )
     keys: dict[str, str] = setting(
         None,
-        "where the file keeps numbers, positions, energy or forces: forces=my_forces; none leaves out",
+        "where the file keeps energy, forces, weight, …: forces=my_forces; none leaves out",
         group=DATA,
         flag="--key",
         example="forces=my_forces",
@@ -143,16 +143,11 @@ class TrainConfig:
     )
 
     def __post_init__(self) -> None:
-        hints = _hints(TrainConfig)
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if value is not None and item.name != "network":
-                value = _typed(item.name, value, str(hints[item.name]), "the settings")
-                object.__setattr__(self, item.name, value)
+        check_types(self)
         for name in ("keys", "reference", "network"):
             object.__setattr__(self, name, dict(getattr(self, name) or {}))
-        for name in ("more_data", "val_data", "test_data", "unfreeze"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
+        by_number = {str(atomic_number(element)): energy for element, energy in self.reference.items()}
+        object.__setattr__(self, "reference", by_number)
         for name in ("epochs", "batch", "decay_every", "validate_every"):
             _at_least(name, getattr(self, name), 1)
         for name in ("train", "val", "test", "folds", "members", "warmup", "patience", "seed", "split_seed"):
@@ -160,6 +155,9 @@ class TrainConfig:
         for name in ("seed", "split_seed"):
             if getattr(self, name) > LARGEST_SEED:
                 raise GeomAttError(f"`{name}` must be at most {LARGEST_SEED}.")
+        for name in ("folds", "members"):
+            if getattr(self, name) > MOST_MEMBERS:
+                raise GeomAttError(f"`{name}` must be at most {MOST_MEMBERS}, not {getattr(self, name)}.")
         if self.report_unit is not None:
             energy_unit(self.report_unit)
         if not all(math.isfinite(energy) for energy in self.reference.values()):
@@ -198,9 +196,7 @@ class TrainConfig:
             raise GeomAttError(
                 f"`member` {self.member} is not one of the {self.member_count} members (they count from 0)."
             )
-        if not re.fullmatch(r"cpu|cuda(:\d{1,3})?", self.device):
-            why = " (torch has no float64 there, which total energies need)" if self.device == "mps" else ""
-            raise GeomAttError(f"geomatt does not compute on `device` {self.device!r}{why}. Use cpu or cuda.")
+        check_device_name(self.device)
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
@@ -267,6 +263,11 @@ def resolve(given: Mapping[str, Any], stored: Mapping[str, Any] | None = None) -
 
     A stored configuration already holds its recipe's values, so the recipe acts only when newly chosen.
     """
+    for values in (given, stored or {}):
+        if not isinstance(values, Mapping):
+            raise GeomAttError(
+                f'Give settings by name, such as geomatt.resolve({{"epochs": 100}}), not {values!r:.80}.'
+            )
     asked = check_settings({n: v for n, v in given.items() if v is not None}, "the settings")
     values = dict(check_settings(stored or {}, "the stored settings"))
     if asked.get("model", values.get("model")) != values.get("model"):
@@ -286,7 +287,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         raise GeomAttError(f"There is no configuration file {path}.") from None
     except (OSError, UnicodeDecodeError) as error:
         raise GeomAttError(f"The configuration file {path} cannot be read: {error}") from None
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # tomllib's own, and that of integers of thousands of digits
         raise GeomAttError(f"{path} is not valid TOML: {error}") from None
     return check_settings(values, str(path))
 
@@ -300,7 +301,7 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if "model" not in values and set(network_config(OLDEST).settings()) <= set(values):
         values = {**values, "model": OLDEST}  # a complete file of version 0.1
     kind = network_config(str(values.get("model") or DEFAULT))
-    own = _hints(kind)  # type: ignore[arg-type]
+    own = field_types(kind)  # type: ignore[arg-type]
     network = values.get("network") or {}
     if not isinstance(network, Mapping):
         raise GeomAttError(f"{source}: network = {network!r:.80} is not a table of settings.")
@@ -317,17 +318,11 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if unknown:
         listing = ", ".join(sorted({*known, *kind.settings()}))
         raise GeomAttError(f"{source} has unknown settings: {', '.join(unknown)}. Known are: {listing}.")
-    hints = _hints(TrainConfig)
-    checked = {name: _typed(name, value, str(hints[name]), source) for name, value in rest.items()}
+    hints = field_types(TrainConfig)
+    checked = {name: typed(name, value, hints[name], source) for name, value in rest.items()}
     if network:
-        checked["network"] = {n: _typed(n, value, str(own[n]), source) for n, value in network.items()}
+        checked["network"] = {n: typed(n, value, own[n], source) for n, value in network.items()}
     return checked
-
-
-@functools.cache
-def _hints(config: Any) -> dict[str, Any]:
-    """The types of the fields of a dataclass."""
-    return get_type_hints(config)
 
 
 def _network_settings(config: TrainConfig, known: Mapping[str, Any]) -> dict[str, Any]:
@@ -337,32 +332,6 @@ def _network_settings(config: TrainConfig, known: Mapping[str, Any]) -> dict[str
             f"A {config.model} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
         )
     return {name: tuple(v) if isinstance(v, list) else v for name, v in config.network.items()}
-
-
-def _typed(name: str, value: Any, hint: str, source: str) -> Any:
-    """`value` as the annotation says, or an error. Whole numbers do for floats, never the reverse."""
-    if value is None and "None" in hint:
-        return None
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    number = whole or isinstance(value, float)
-    sequence = value if isinstance(value, list | tuple) else None
-    if hint == str(bool) and isinstance(value, bool):
-        return value
-    if hint in (str(int), "int | None") and whole:
-        return value
-    if hint in (str(float), "float | None") and number and not (whole and abs(value) > 10**300):
-        return float(value)
-    if hint in (str(str), "str | None") and isinstance(value, str):
-        return value
-    if hint == "tuple[int, ...]" and sequence is not None and all(type(v) is int for v in sequence):
-        return tuple(sequence)
-    if hint == "tuple[str, ...]" and sequence is not None and all(type(v) is str for v in sequence):
-        return tuple(sequence)
-    if hint == "dict[str, str]" and isinstance(value, dict):
-        return {str(k): str(v) for k, v in value.items()}
-    if hint == "dict[str, float]" and isinstance(value, dict):
-        return {str(k): float(v) for k, v in value.items()}
-    raise GeomAttError(f"{source}: {name} = {value!r} is not of the right type ({hint}).")
 
 
 def _plain(value: Any) -> Any:

@@ -15,7 +15,7 @@ from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig
 from geomatt.training.recipes import VALIDATION_SHARE
-from geomatt.training.start import fresh_network
+from geomatt.training.start import fresh_network, refuse_unknown
 from geomatt.units import energy_unit
 
 if TYPE_CHECKING:
@@ -222,6 +222,8 @@ def check_tests(dataset: Dataset, splits: Sequence[Split], base: Potential | Non
     for split in splits:
         known = set(base.elements if base else elements_of(dataset, split))
         unknown = set(dataset.select(split.test).elements) - known if len(split.test) else set()
+        if base is not None:
+            refuse_unknown(base, elements_of(dataset, split))
         if unknown:
             raise GeomAttError(
                 f"Structures to test on contain {', '.join(symbols(sorted(unknown)))}, which no training "
@@ -270,6 +272,8 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
             raise GeomAttError(
                 f"The {name} set names structures the data does not have (0 to {len(dataset) - 1})."
             )
+        if dataset.weights is not None and not dataset.weights[part].any():
+            raise GeomAttError(f"All structures of the {name} set have weight 0. Give some of them another.")
     shared = np.intersect1d(split.train, split.validation)
     if len(shared):
         raise GeomAttError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,9 @@ def with_error_bars(potential: Potential, training: Dataset, validation: Dataset
 
 def _predictions(model: Potential | Committee, validation: Dataset) -> list[Prediction]:
     forces = validation.forces is not None
-    return model.predict(validation, forces=forces, check_domain=False, spread=True)
+    with warnings.catch_warnings():  # what is doubtful about the labels was said when training began
+        warnings.simplefilter("ignore", UserWarning)
+        return model.predict(validation, forces=forces, check_domain=False, spread=True)
 
 
 def _force_errors(predictions: Sequence[Prediction], validation: Dataset) -> np.ndarray | None:

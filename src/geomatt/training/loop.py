@@ -14,10 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomatt.arguments import path_of
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
-from geomatt.model.files import check_device
+from geomatt.model.devices import check_device
+from geomatt.settings import typed
 from geomatt.training.config import TrainConfig
 from geomatt.training.dataset import elements_of
 from geomatt.training.folder import locked
@@ -26,6 +28,7 @@ from geomatt.training.interruption import Interrupted, StopRequest, stop_on_sign
 from geomatt.training.loss import Loss
 from geomatt.training.recipes import learning_rates
 from geomatt.training.run import Job, Run, TrainResult, check_job
+from geomatt.training.start import load_base
 from geomatt.training.step import Stepper
 from geomatt.training.targets import stacked
 
@@ -68,15 +71,17 @@ def train(
     out: str | Path,
     *,
     resume: bool = False,
-    base: Potential | None = None,
+    base: Potential | str | Path | None = None,
     callback: TrainCallback | None = None,
     checkpoint_every: float = 30.0,
 ) -> TrainResult:
     """Train one model into the folder `out`; with `resume`, continue what is there bit by bit.
 
-    `base` is a model to start from, with all but its readout (and `config.unfreeze`) held fixed.
+    `base` is a model to start from, or its file, with all but its readout (and `config.unfreeze`) held
+    fixed.
     """
-    job = Job(dataset, split, config, Path(out), base)
+    start = base if base is None or isinstance(base, Potential) else load_base(base)
+    job = Job(dataset, split, config, path_of("out", out), start)
     return train_together([job], resume=resume, callback=callback, checkpoint_every=checkpoint_every)[0]
 
 
@@ -91,6 +96,7 @@ def train_together(
 
     Every one has its own folder and checkpoint, so any of them can be continued alone.
     """
+    typed("checkpoint_every", checkpoint_every, float)
     for job in jobs:
         check_job(job)
     _check_alike(jobs)

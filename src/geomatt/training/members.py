@@ -6,15 +6,16 @@ import dataclasses
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from geomatt.arguments import path_of
 from geomatt.data.mapped import excerpt
+from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
-from geomatt.model.files import check_device
+from geomatt.model.devices import check_device
 from geomatt.training import checkpoint
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.error_bars import calibrate
@@ -23,9 +24,6 @@ from geomatt.training.loop import TrainCallback, train_together
 from geomatt.training.resume import extends
 from geomatt.training.run import Job, TrainResult
 from geomatt.training.team import own_folder, team
-
-if TYPE_CHECKING:
-    from geomatt.data.splits import Split
 
 
 def member_folder(out: str | Path, member: int) -> Path:
@@ -48,10 +46,12 @@ def train_members(
     `resume` skips finished members and continues the unfinished. Processes that have joined (`team.join`)
     share the work of every step.
     """
+    if isinstance(splits, Split) or not isinstance(splits, Sequence):
+        raise GeomAttError("Give a list of splits, one for each member: train_members(data, [split], …).")
     us = team()
     if not us.leads:
         callback, checkpoint_every = None, math.inf
-    with own_folder(Path(out), us) as folder:
+    with own_folder(path_of("out", out), us) as folder:
         return _train_members(dataset, splits, config, folder, resume, base, callback, checkpoint_every)
 
 

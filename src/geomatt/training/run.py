@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from geomatt.arguments import require
 from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
 from geomatt.data.structures import Dataset
@@ -69,6 +70,17 @@ class TrainResult:
     seconds: float
     unit: str
     already_finished: bool = False  # nothing was done: the run had ended before
+
+
+class Diverged(GeomAttError):
+    """Training lost what it had learned, or never learned anything, and ended."""
+
+    def __init__(self, reason: str, kept: str) -> None:
+        super().__init__(
+            f"Training diverged: {reason}. {kept} "
+            "Check the labels with geomatt data info; train into a new folder with a lower `learning_rate`."
+        )
+        self.reason = reason
 
 
 class Run:
@@ -227,10 +239,7 @@ class Run:
             kept = f"The best model, of epoch {self.counters.best_epoch}, is kept in {path}."
         if self.history.rows:
             self.plot()
-        raise GeomAttError(
-            f"Training diverged: {reason}. {kept} "
-            "Check the labels with geomatt data info; train into a new folder with a lower `learning_rate`."
-        )
+        raise Diverged(reason, kept)
 
     def write(self, state: dict[str, Tensor]) -> None:
         """Update model and checkpoint on disk; a state that is not finite is never written."""
@@ -327,6 +336,5 @@ def check_job(job: Job) -> None:
         ("split", job.split, Split, "geomatt.random_split(2000, 800, 200)"),
         ("config", job.config, TrainConfig, 'geomatt.resolve({"epochs": 100})'),
     ):
-        if not isinstance(value, kind):
-            raise GeomAttError(f"The {name} must be a {kind.__name__}, such as {how}, not {value!r:.80}.")
+        require(name, value, kind, how)
     check_data(job.dataset, job.split, job.config)

@@ -18,13 +18,7 @@ def starting_network(
     """The network before the first step, for data with these elements: drawn from the seed, or the base's."""
     if base is None:
         return fresh_network(config, tuple(elements), seed)
-    unknown = sorted(set(elements) - set(base.elements))
-    if unknown:
-        raise GeomAttError(
-            f"The data holds {', '.join(symbols(unknown))}, which the base model never saw "
-            f"(it knows {', '.join(symbols(base.elements))}), so there is nothing to transfer for it. "
-            "Choose a base trained on these elements, or train from scratch with geomatt train."
-        )
+    refuse_unknown(base, elements)
     network = fresh_network(config, base.elements, seed)
     if type(network) is not type(base.network) or network.config != base.network.config:
         raise GeomAttError(
@@ -35,6 +29,17 @@ def starting_network(
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
     return network
+
+
+def refuse_unknown(base: Potential, elements: Sequence[int]) -> None:
+    """Raise an error for elements of the data that the base model does not have."""
+    unknown = sorted(set(elements) - set(base.elements))
+    if unknown:
+        raise GeomAttError(
+            f"The data holds {', '.join(symbols(unknown))}, which the base model never saw "
+            f"(it knows {', '.join(symbols(base.elements))}), so there is nothing to transfer for it. "
+            "Choose a base trained on these elements, or train from scratch with geomatt train."
+        )
 
 
 def fresh_network(config: TrainConfig, elements: tuple[int, ...], seed: int) -> Network:

@@ -13,29 +13,31 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.model import Normalisation, Potential
+from geomatt.model.normalisation import weighted_fit
 
 
 def energy_zero(potential: Potential, data: Dataset, validation: int) -> dict[str, Any]:
     """Energies (eV) to add to a potential so that its mean error on the data is zero.
 
-    One shift for a single composition, else an energy per element by least squares. Also the mean absolute
-    error of the last `validation` frames with it.
+    Structures count by their weights. One shift for a single composition, else an energy per element by
+    least squares. Also the mean absolute error of the last `validation` frames with it.
     """
     assert data.energies is not None
     predictions = potential.predict(data, forces=False, batch_size=64, check_domain=False)
     predicted = np.array([p.energy for p in predictions])
     error = data.energies - predicted
-    found: dict[str, Any] = {"frames": len(data), "mean_error_before": float(error.mean())}
+    mean = float(np.average(error, weights=data.weights))
+    found: dict[str, Any] = {"frames": len(data), "mean_error_before": mean}
     atoms = sum(potential.normalisation.composition.values())
     if atoms and not potential.normalisation.reference:
-        found["shift"], rest = float(error.mean()), error - error.mean()
+        found["shift"], rest = mean, error - mean
     elif atoms:  # extensive: the same for every atom, see `Normalisation.fit`
-        share = float(error.mean()) / atoms
+        share = mean / atoms
         found["reference"] = {str(z): share for z in potential.normalisation.composition}
-        rest = error - error.mean()
+        rest = error - mean
     else:
         counts = data.composition().astype(np.float64)
-        solution = np.linalg.lstsq(counts, error, rcond=None)[0]
+        solution = weighted_fit(counts, error, data.weights)
         found["reference"] = {str(z): float(e) for z, e in zip(data.elements, solution, strict=True)}
         rest = error - counts @ solution
     return {**found, "validation_energy_mae": float(np.abs(rest[-validation:]).mean())}

@@ -7,8 +7,8 @@ from typing import Any
 
 from geomatt.data.make.config import METHOD, MethodConfig, SampleConfig
 from geomatt.errors import GeomAttError
-from geomatt.settings import setting
-from geomatt.training.config import TrainConfig
+from geomatt.settings import check_types, setting
+from geomatt.training.config import MOST_MEMBERS, TrainConfig
 
 TRAINING, TEST = "Training", "Dynamics with the model"
 
@@ -40,8 +40,8 @@ class AutoConfig(SampleConfig):
             )
         if self.epochs < 1:
             raise GeomAttError(f"`epochs` must be at least 1, not {self.epochs}.")
-        if self.members < 0:
-            raise GeomAttError(f"`members` must not be negative, but is {self.members}.")
+        if not 0 <= self.members <= MOST_MEMBERS:
+            raise GeomAttError(f"`members` must be from 0 to {MOST_MEMBERS}, not {self.members}.")
         if not 0 < self.picoseconds <= 1e6 or not 0 < self.start_temperature <= 1e5:
             raise GeomAttError("`picoseconds` and `start_temperature` must be positive.")
 
@@ -86,6 +86,7 @@ class ImproveConfig(MethodConfig):
     seed: int = setting(0, "seed of the dynamics", group=EXPLORE)
 
     def __post_init__(self) -> None:
+        check_types(self)
         object.__setattr__(self, "arguments", dict(self.arguments or {}))
         for name in ("rounds", "replicas", "stride", "epochs"):
             if getattr(self, name) < 1:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from geomatt.arguments import path_of, require
 from geomatt.data import Dataset, check_labels, read
 from geomatt.data.make import SampleConfig, Workers, sample
 from geomatt.data.make.intact import Bonding
@@ -17,15 +18,15 @@ from geomatt.data.make.sampling import fingerprint, total_frames
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
-from geomatt.evaluation import evaluate, parity_plot
+from geomatt.evaluation import EvaluationResult, evaluate, parity_plot
 from geomatt.model import AnyPotential, load
-from geomatt.pages import evaluation_report
 from geomatt.pages.reports import REPORT
 from geomatt.training import TrainCallback, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_inputs, resolve_sizes
 from geomatt.training.folder import CONFIG
 from geomatt.training.members import stored_settings
 from geomatt.workflow.config import AutoConfig
+from geomatt.workflow.pages import auto_page
 from geomatt.workflow.report import report_text
 from geomatt.workflow.stages import Watch, stages, unwatched
 
@@ -47,7 +48,8 @@ def auto(
     Every stage is stored when it is finished, and continued when it is not: the same call goes on after any
     interruption. `watch(what, total, unit)` and `training()` give what is told about progress.
     """
-    folder = Path(out)
+    folder = path_of("out", out)
+    require("settings", config, AutoConfig, "AutoConfig(frames=1000)")
     settings = {**config.to_dict(), "molecule": fingerprint(molecule)}
     with stages(folder, "auto", settings) as done:
         if not (folder / DATA).is_file():
@@ -59,14 +61,22 @@ def auto(
         with training() as callback:
             trained = _train(dataset, config, folder, callback)
         model = load(folder / MODEL)
-        errors = done.once("evaluation", lambda: _evaluate(model, dataset, folder, watch))
         motion = done.once("dynamics", lambda: _try_out(model, dataset, config, folder, watch))
+        data = done.once("data", dict)
+
+        def errors_and_page() -> dict[str, Any]:
+            result = _evaluate(model, dataset, folder, watch)
+            page = auto_page(model, result, folder / MODEL, data, checked["warnings"], motion)
+            page.save(folder / REPORT)
+            return result.to_dict()
+
+        errors = done.once("evaluation", errors_and_page)
         report = {
             "name": name or dataset.name,
             "formula": formula(dataset[0].numbers),
             "atoms": len(dataset[0]),
             "folder": str(folder),
-            "data": done.once("data", dict),
+            "data": data,
             "warnings": checked["warnings"],
             "training": trained,
             "evaluation": errors,
@@ -122,12 +132,11 @@ def _train(
     }
 
 
-def _evaluate(model: AnyPotential, dataset: Dataset, folder: Path, watch: Watch) -> dict[str, Any]:
+def _evaluate(model: AnyPotential, dataset: Dataset, folder: Path, watch: Watch) -> EvaluationResult:
     with watch("testing", len(dataset), "frames") as advance:
         result = evaluate(model, dataset, unit="kcal/mol", progress=advance)
     parity_plot(result, folder / "parity.png")
-    evaluation_report(model, result).save(folder / REPORT)
-    return result.to_dict()
+    return result
 
 
 def _try_out(

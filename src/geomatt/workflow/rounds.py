@@ -20,12 +20,14 @@ from geomatt.data.make.method import Method
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, fingerprint, load
+from geomatt.pages.reports import REPORT
 from geomatt.training import Job, TrainCallback, TrainConfig, resolve, train_together
 from geomatt.training.error_bars import calibrate
 from geomatt.training.members import member_folder
 from geomatt.training.start import base_settings
 from geomatt.workflow.config import ImproveConfig
 from geomatt.workflow.explore import choose, explore, scores
+from geomatt.workflow.pages import improvement_page
 from geomatt.workflow.stages import Stages, Watch, stages, unwatched
 
 CANDIDATES, LABELLED, MODEL = "candidates.extxyz", "labelled.extxyz", "model"
@@ -72,7 +74,16 @@ def improve(
             reports.append(here.once("round", lambda b=before, a=state: _compare(b, a, watch)))  # type: ignore[misc]
         report = {"rounds": reports, "model": f"round_{config.rounds}/{MODEL}"}
         Stages(folder).write("report", report)
+        _page(state, folder, report)
     return {**report, "folder": str(folder)}
+
+
+def _page(state: _State, folder: Path, report: dict[str, Any]) -> None:
+    """`report.html`, if there are frames to test on."""
+    if len(state.held_out):
+        tested = evaluate(state.model, state.data, indices=state.held_out, exclude_trained=False)
+        page = improvement_page(state.model, tested, folder / report["model"], report["rounds"])
+        page.save(folder / REPORT)
 
 
 @dataclass(frozen=True)

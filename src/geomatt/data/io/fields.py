@@ -10,9 +10,11 @@ import numpy as np
 
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
+from geomatt.settings import typed
 
 NEEDED = ("numbers", "positions")
 QUANTITIES = (*NEEDED, "energy", "forces", "stress", "charge", "multiplicity", "weight")
+WEIGHT_KEYS = ("weight", "config_weight")  # used only if mapped: the name may mean something else
 IGNORE = "none"  # keys={"energy": "none"} leaves a label out on purpose
 LARGEST = 1e12  # Å, eV, ...; larger numbers come from damaged files
 NOT_LABELS = {
@@ -25,7 +27,7 @@ NOT_LABELS = {
 
 def check_mapping(keys: Mapping[str, str] | None) -> dict[str, str]:
     """``keys`` as a dictionary; raise an error for unknown quantities."""
-    mapping = dict(keys or {})
+    mapping: dict[str, str] = typed("keys", keys or {}, dict[str, str])
     for quantity in mapping:
         if quantity not in QUANTITIES:
             raise GeomAttError(
@@ -65,6 +67,11 @@ def check_weight(value: Any) -> float:
     if array.size != 1 or array.dtype.kind not in "fiu" or not 0 <= array.reshape(-1)[0] <= LARGEST:
         raise GeomAttError(f"The weight of a structure is {value!r}; it should be a number, 0 or larger.")
     return float(array.reshape(-1)[0])
+
+
+def unused_weight(name: str) -> str:
+    """A note about a field that could be the weight."""
+    return f"'{name}' is not used as a weight unless `keys` weight={name} is given."
 
 
 def in_range(values: np.ndarray | float) -> bool:

@@ -13,6 +13,7 @@ from geomatt.data.electrons import check_charge, check_multiplicity, multiplicit
 from geomatt.data.io.fields import (
     IGNORE,
     NEEDED,
+    WEIGHT_KEYS,
     add_notes,
     check_mapping,
     check_numbers,
@@ -20,6 +21,7 @@ from geomatt.data.io.fields import (
     in_range,
     refuse_frames,
     refuse_unused_labels,
+    unused_weight,
 )
 from geomatt.data.io.file_units import FileUnits, resolve_units
 from geomatt.data.structures import Dataset, Structure
@@ -183,8 +185,7 @@ def _state(frame: Frame, mapping: Mapping[str, str], notes: list[str]) -> tuple[
         spin = named("multiplicity", check_multiplicity, None)
     if "weight" in mapping:
         return charge, spin, named("weight", check_weight, 1.0)
-    for name in {"weight", "config_weight"} & set(frame.info):
-        notes.append(f"'{name}' is not used as a weight unless `keys` weight={name} is given.")
+    notes += [unused_weight(name) for name in WEIGHT_KEYS if name in frame.info]
     return charge, spin, 1.0
 
 

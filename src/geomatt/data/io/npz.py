@@ -14,12 +14,14 @@ from geomatt.data.io.archive import Archive
 from geomatt.data.io.fields import (
     IGNORE,
     NEEDED,
+    WEIGHT_KEYS,
     add_notes,
     check_finite,
     check_mapping,
     check_numbers,
     check_weight,
     refuse_unused_labels,
+    unused_weight,
 )
 from geomatt.data.io.file_units import resolve_units
 from geomatt.data.structures import Dataset
@@ -110,7 +112,7 @@ def read_npz(
         name=origin.get("name", path.stem),
         origin=origin,
     )
-    add_notes(dataset)
+    add_notes(dataset, _unused_weights(archive, mapping))
     return dataset
 
 
@@ -237,6 +239,13 @@ def _per_frame(
     except GeomAttError as error:
         raise GeomAttError(f"{archive.path}: {error}") from None
     return None if (values == default).all() else np.array(np.broadcast_to(values, n))
+
+
+def _unused_weights(archive: Archive, mapping: Mapping[str, str]) -> list[str]:
+    """Notes about arrays that could be weights and are not used."""
+    if "weight" in mapping:
+        return []
+    return [unused_weight(name) for name in WEIGHT_KEYS if name in archive]
 
 
 def _text(archive: Archive, name: str) -> str | None:

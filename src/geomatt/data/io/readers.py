@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from geomatt import units
+from geomatt.arguments import require
 from geomatt.data.files import require_writable
 from geomatt.data.io import extxyz
 from geomatt.data.io.ase_io import ase_format, ase_frames
@@ -89,8 +90,7 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
     npz stores energies in ``energy_unit`` (by default the unit of the original file), extxyz in eV. A folder
     .arrays is mapped into memory when it is read.
     """
-    if not isinstance(dataset, Dataset):
-        raise GeomAttError("Give a Dataset to write, such as Dataset.from_structures([...]).")
+    require("data", dataset, Dataset, "Dataset.from_structures([...])")
     if Path(path).suffix.lower() == SUFFIX:
         write_mapped([dataset], Path(path))
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import setting
+from geomatt.settings import check_types, setting
 
 METHOD, START, MOTION, LENGTH = "Reference method", "Start", "Motion", "Length"
 NOT_COMPARED = ("frames", "walkers")  # may differ when a run is continued: frames do not depend on them
@@ -36,6 +36,7 @@ class MethodConfig:
     )
 
     def __post_init__(self) -> None:
+        check_types(self)
         object.__setattr__(self, "arguments", dict(self.arguments or {}))
         if not self.calculator:
             raise GeomAttError("`calculator` is empty. Use GFN2-xTB, GFN1-xTB or an import path.")
@@ -81,7 +82,6 @@ class SampleConfig(MethodConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "temperature", tuple(float(t) for t in self.temperature))
         for name in ("conformers", "frames", "walkers", "stride"):
             if getattr(self, name) < 1:
                 raise GeomAttError(f"`{name}` must be at least 1, not {getattr(self, name)}.")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.arguments import path_of, require
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.log import RecordLog
@@ -47,12 +48,14 @@ def label(
     Finished ones are kept in `OUT.parts`: the same call continues after any interruption. `progress` is
     called with the number of structures done since the last call.
     """
+    require("data", structures, Dataset, "geomatt.read(FILE)")
+    require("settings", config, MethodConfig, "MethodConfig()")
     workers = workers or Workers()
     method = Method(config.calculator, config.arguments)
     todo = [_prepared(s, config) for s in structures]
     settings = {**config.to_dict(), "structures": structures.fingerprint()[:16]}
     began = time.monotonic()
-    with work_folder(Path(out), settings) as folder:
+    with work_folder(path_of("out", out), settings) as folder:
         log = RecordLog(folder.path / "labels.log")
         labels = {found.index: found for found in map(_Label.from_bytes, log.read())}
         if progress is not None and labels:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,6 +32,8 @@ def read_molecule(
 
     `charge` and `multiplicity` override what the input says.
     """
+    if not isinstance(source, str | os.PathLike):
+        raise GeomAttError(f"A molecule is a file or a SMILES string, not {source!r:.80}.")
     if _is_file(source):
         found = list(read(source, keys={"energy": "none", "forces": "none"}))
     else:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.arguments import path_of, require
 from geomatt.data.files import atomic_output
 from geomatt.data.make.config import NOT_COMPARED, SampleConfig
 from geomatt.data.make.folder import Progress, work_folder
@@ -51,11 +52,14 @@ def sample(
     result. `progress` is called with the number of frames done since the last call, those that equilibrate
     included (`total_frames`).
     """
+    for structure in molecule if isinstance(molecule, Sequence) else [molecule]:
+        require("molecule", structure, Structure, 'one of read_molecule("CCO")')
+    require("settings", config, SampleConfig, "SampleConfig(frames=1000)")
     workers = workers or Workers()
     settings = {**config.to_dict(), "molecule": fingerprint(molecule)}
     method = Method(config.calculator, config.arguments)
     began = time.monotonic()
-    with work_folder(Path(out), settings, NOT_COMPARED) as folder:
+    with work_folder(path_of("out", out), settings, NOT_COMPARED) as folder:
         workers.run([ProbeJob(method, molecule[0])])
         starts = [
             _StartJob(config, structure, folder.path / f"start-{i}.npz")

@@ -102,7 +102,7 @@ CATALOGUE: tuple[Entry, ...] = (
 
 def find_entry(name: str) -> Entry | None:
     """The entry with this name or alias (case-insensitive), or None."""
-    wanted = name.strip().lower()
+    wanted = str(name).strip().lower()
     for entry in CATALOGUE:
         if wanted in {entry.name.lower(), *(f"{entry.collection}/{a}".lower() for a in entry.aliases)}:
             return entry

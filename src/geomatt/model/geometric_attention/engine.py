@@ -15,10 +15,13 @@ from geomatt.model.geometric_attention.gpu.engine import FusedEngine
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import SparseEngine
 from geomatt.model.interface import Engine
-from geomatt.model.native.library import compiler_in_words, library, to_be_compiled
+from geomatt.model.native.library import library, to_be_compiled
 
-# Atoms from which neighbour lists are faster than all pairs; both give the same numbers.
-DENSE_ATOMS = {"cpu": 110, "cuda": 400}
+# Atoms from which neighbour lists are faster than all pairs in C++, in plain torch on a CPU, and on a GPU;
+# both give the same numbers. One thread of an AMD EPYC, random matter of 0.1 atoms/Å³, all pairs against
+# neighbour lists: in C++ 40 against 64 ms for 100 atoms, 110 against 94 for 120; in torch 29 against 30 for
+# 40 atoms and 82 against 55 for 60. `geomatt bench --suite scaling` compares them.
+DENSE_ATOMS = {"c++": 110, "cpu": 40, "cuda": 400}
 
 
 class GeometricAttentionEngine(ChoosingEngine):
@@ -44,27 +47,22 @@ class GeometricAttentionEngine(ChoosingEngine):
     def setup(self) -> None:
         library(CODE)
 
-    def report(self) -> dict[str, str]:
-        code = library(CODE)
-        return {
-            "compiler": compiler_in_words(),
-            "compiled code": "none: plain torch is used on the CPU" if code is None else code._name,
-        }
-
     def capturable(self, batch: Batch) -> bool:
-        return super().capturable(batch) and self.name != "sparse" and not self._large(batch)
+        return super().capturable(batch) and self.name != "sparse" and not self._large(batch, compiled=False)
 
-    def _large(self, batch: Batch) -> bool:
-        return batch.numbers.shape[-1] > DENSE_ATOMS.get(batch.numbers.device.type, 110)
+    def _large(self, batch: Batch, compiled: bool) -> bool:
+        return batch.numbers.shape[-1] > DENSE_ATOMS["c++" if compiled else batch.numbers.device.type]
 
     def choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
-        near = self.name == "sparse" or (self.name == "auto" and self._large(batch))
         if batch.cell is not None and gradient:
             return self.autograd
-        if batch.cell is not None or (near and not gradient):
+        if batch.cell is not None or (self.name == "sparse" and not gradient):
             return self.sparse
         if self.name == "dense":
             return self.dense
-        if self.compiled.serves(weights.parameters, batch, weights.keep):
+        compiled = self.compiled.serves(weights.parameters, batch, weights.keep)
+        if self.name == "auto" and not gradient and self._large(batch, compiled):
+            return self.sparse
+        if compiled:
             return self.compiled
         return self.fused if self.fused.serves(weights.parameters, batch) else self.dense

@@ -139,8 +139,8 @@ def _require_own(path: Path) -> None:
         raise PermissionError(f"{path} is a link, and code in it is not run; remove it")
     if found.st_uid != os.getuid():
         raise PermissionError(f"{path} belongs to another user, and code in it is not run; remove it")
-    if found.st_mode & stat.S_IWOTH:
-        raise PermissionError(f"{path} can be written by any user, and code in it is not run; remove it")
+    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise PermissionError(f"{path} can be written by other users, and code in it is not run; remove it")
 
 
 def _remove_old(folder: Path) -> None:
@@ -148,7 +148,7 @@ def _remove_old(folder: Path) -> None:
     for path in folder.iterdir():
         with suppress(OSError):
             age = time.time() - path.lstat().st_mtime
-            if path.suffix == ".so" and age > KEPT:
+            if (path.suffix == ".so" and age > KEPT) or (path.suffix == ".lock" and age > DAY):
                 path.unlink()
             elif path.is_dir() and not path.is_symlink() and age > DAY:
                 shutil.rmtree(path)
@@ -184,6 +184,7 @@ def _compile(by: tuple[str, ...], flags: tuple[str, ...], code: Path, target: Pa
         unlinked, made = Path(folder) / "native.o", Path(folder) / target.name
         _run(object_command(by, flags, code, unlinked))
         _run([*by, "-shared", "-pthread", str(unlinked), "-o", str(made)])
+        made.chmod(0o755)  # whatever the umask: others must not write to it
         made.replace(target)
 
 

@@ -7,7 +7,7 @@ function niceTicks(low, high, count = 5) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= raw * 0.999);
   const ticks = [];
-  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + 1e-9 * step; v += step) ticks.push(Number(v.toPrecision(12)));
+  for (let v = Math.ceil(low / step - 1e-9) * step; v <= high + 1e-9 * step; v += step) ticks.push(Math.abs(v) < 1e-9 * step ? 0 : Number(v.toPrecision(12)));
   return ticks;
 }
 

@@ -69,6 +69,7 @@ const SAVES = [
   ["attention matrix (PNG)", (e) => downloadPng(`${fileName(e)}_matrix.png`, e.matrices.attention.surface.canvas)],
   ["attention matrix (SVG)", (e) => download(`${fileName(e)}_matrix.svg`, e.matrices.attention.surface.svg(), "image/svg+xml")],
   ["pairs of this frame (CSV)", (e) => download(`${fileName(e)}.csv`, csvText(pairRows(e)), "text/csv")],
+  ["sets switched off in this frame (CSV)", (e) => download(`${fileName(e)}_sets.csv`, csvText(setRows(e)), "text/csv")],
   ["all records of this frame (npz)", saveNpz],
 ];
 
@@ -93,6 +94,11 @@ function pairRows(explorer) {
   return rows;
 }
 
+function setRows({ sets, meta }) {
+  const header = ["set", "pairs", `off_energy_${meta.unit}`, `off_force_rms_${meta.unit}_per_Ang`];
+  return [header, ...sets.map((s) => [s.label, s.pairs.map((pair) => pair.join("-")).join(" "), s.energy, s.force])];
+}
+
 async function saveNpz(explorer) {
   const { data, meta, state, structure } = explorer;
   const { count, positions, symbols } = structure;
@@ -109,7 +115,7 @@ async function saveNpz(explorer) {
     ["positions", positions, [count, 3]],
     ["atomic_energies", structure.atomic, [count]],
     ["bonds", Uint16Array.from(structure.bonds.flat()), [structure.bonds.length, 2]],
-    ["off_pairs", Uint16Array.from(effects.flatMap((e) => [e.i, e.j])), [effects.length, 2]],
+    ["off_pairs", Uint16Array.from(effects.flatMap((e) => e.pairs[0])), [effects.length, 2]],
     ["off_energy", Float32Array.from(effects, (e) => e.energy), [effects.length]],
     ["off_forces", Float32Array.from(effects.flatMap((e) => [...e.forces])), [effects.length, symbols.length, 3]],
   ];

@@ -31,8 +31,25 @@ function table(header, rows, choose = null) {
       element("tbody", {}, ...body)));
 }
 
+// A little Markdown: paragraphs, lists with "- ", **bold** and `code`.
+function prose(text) {
+  const inline = (line) => line.split(/(`[^`]+`|\*\*[^*]+\*\*)/).map((part) => {
+    if (/^`.+`$/.test(part)) return element("code", {}, part.slice(1, -1));
+    return /^\*\*.+\*\*$/.test(part) ? element("strong", {}, part.slice(2, -2)) : part;
+  });
+  const parts = text.split(/\n\s*\n/).flatMap((paragraph) => {
+    const items = paragraph.split(/^- /m).slice(1);
+    const before = paragraph.split(/^- /m)[0].trim();
+    return [...(before ? [element("p", {}, ...inline(before))] : []),
+      ...(items.length ? [element("ul", {}, ...items.map((item) => element("li", {}, ...inline(item.trim()))))] : [])];
+  });
+  return element("div", { class: "prose" }, ...parts);
+}
+
 function panel(title, ...content) {
-  return element("section", { class: "panel" }, element("h3", {}, title), ...content);
+  const made = element("section", { class: "panel" }, ...content);
+  made.prepend(element("h3", {}, title, ...savers(made, title)));
+  return made;
 }
 
 // A few significant digits, with a real minus sign.
@@ -40,7 +57,7 @@ function digits(value, count = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
   const size = Math.abs(value);
   const text = size !== 0 && (size < 1e-3 || size >= 1e5) ? value.toExponential(count - 1) : String(Number(value.toPrecision(count)));
-  return text.replace("-", "−");
+  return text.replaceAll("-", "−");
 }
 
 function colour(name) {

@@ -1,19 +1,19 @@
 // The attention explorer: a molecule with lines, matrices beside it, and panels below, all of one state.
 
-const MOST_LINES = 1500;
 const STEP_MS = 120; // between frames while playing
 
 class Explorer {
   constructor(meta, data) {
     this.meta = meta;
     this.data = data;
-    this.state = { frame: 0, record: 0, member: 0, threshold: null, pair: null, hover: null, atom: null, path: null, off: false };
+    this.state = { frame: 0, record: 0, member: 0, threshold: null, pair: null, hover: null, atom: null, path: null,
+      set: [], off: null }; // set: pairs collected by the reader; off: null, "pair", "set", or the label of a set of the page
     this.view = new MoleculeView(() => this.scene(), {
       view: meta.view, label: "Molecule with attention",
       picked: (atom) => this.set({ atom: atom === this.state.atom ? null : atom, pair: null, path: null }),
       pointed: (pair) => this.point(pair),
     });
-    const events = { pointed: (pair) => this.point(pair), chosen: (pair) => this.choose(pair) };
+    const events = { pointed: (pair) => this.point(pair), chosen: (pair, more) => this.choose(pair, more) };
     this.matrices = {
       attention: new MatrixView(() => this.matrix("attention"), { label: "Attention", ...events }),
       distance: new MatrixView(() => this.matrix("distance"), { label: "Distances", ...events }),
@@ -31,14 +31,18 @@ class Explorer {
     place.append(
       this.controls.root,
       element("div", { class: "columns" },
-        element("div", { class: "panel" }, this.view.surface.canvas, legend(this.meta), this.reading),
+        element("div", { class: "panel" }, this.view.surface.canvas, legend(this.meta)),
         element("div", { class: "panel" },
           element("div", { class: "matrices" },
             figure(this.matrices.attention, this.caption),
             figure(this.matrices.distance, small("distance: yellow is near")),
-            figure(this.matrices.bonds, small("bonds: covalent, hydrogen"))))),
+            figure(this.matrices.bonds, small("bonds: covalent, hydrogen"))),
+          this.reading)),
       this.panels);
     document.addEventListener("theme", () => this.showPanels());
+    place.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.set({ pair: null, atom: null, path: null, hover: null, off: null });
+    });
     return this.set({});
   }
 
@@ -53,7 +57,10 @@ class Explorer {
       for (const name of ["pair", "hover"]) if (this.state[name] && Math.max(...this.state[name]) >= count) this.state[name] = null;
       if (this.state.atom >= count) this.state.atom = null;
       this.state.path = null;
-      this.effects = this.data.effects(frame);
+      const computed = this.data.effects(frame);
+      this.effects = computed.filter((e) => !e.label);
+      this.sets = computed.filter((e) => e.label);
+      this.state.set = this.state.set.filter((pair) => Math.max(...pair) < count);
     }
     if ("record" in changes) this.state.path = null;
     const alpha = await this.data.attention(member, record, frame);
@@ -87,7 +94,9 @@ class Explorer {
     this.showReading();
   }
 
-  choose([i, j]) {
+  // `more`: the pair also goes into the reader's set, or out of it.
+  choose([i, j], more = false) {
+    if (more && i !== j) toggleInSet(this, [i, j]);
     if (i === j) this.set({ atom: i, pair: [i, j], path: null });
     else this.set({ pair: [i, j], atom: null, path: null });
   }
@@ -128,18 +137,20 @@ class Explorer {
     return own.sort((a, b) => Math.abs(b.value) - Math.abs(a.value)).slice(0, MOST_LINES);
   }
 
+  // What switching a single pair off does, or null where it was not computed.
   effectOf(pair) {
     if (!pair) return null;
-    const [i, j] = [Math.min(...pair), Math.max(...pair)];
-    return this.effects.find((e) => e.i === i && e.j === j) || null;
+    const [i, j] = sorted(pair);
+    return this.effects.find(({ pairs: [[a, b]] }) => a === i && b === j) || null;
   }
 
   scene() {
     if (!this.lines) return null;
-    const effect = this.state.off ? this.effectOf(this.state.pair) : null;
+    const { state, structure, lines } = this;
+    const effect = switchedOff(this);
     return {
-      structure: this.structure, lines: this.lines, highlight: this.current, atom: this.state.atom,
-      path: this.state.path, arrows: effect ? forceArrows(effect.forces) : [],
+      structure, lines, highlight: this.current, atom: state.atom, path: state.path,
+      off: effect ? effect.pairs : state.set, arrows: effect ? forceArrows(effect.forces) : [],
     };
   }
 
@@ -147,7 +158,8 @@ class Explorer {
     if (!this.alpha) return null;
     const { structure, alpha, state } = this;
     const { frame, record, member } = state;
-    const common = { count: structure.count, labels: structure.labels, highlight: this.current, atom: state.atom };
+    const common = { count: structure.count, labels: structure.labels, highlight: this.current, atom: state.atom,
+      off: switchedOff(this)?.pairs || state.set };
     if (kind === "attention") {
       const diverging = divergingColours();
       const at = (i, j) => alpha.values[i * alpha.count + j] / (alpha.largest || 1);
@@ -195,6 +207,7 @@ function forceArrows(forces) {
 function legend(meta) {
   const item = (name, text) => element("span", {}, element("i", { style: `background: var(--${name})` }), text);
   const items = [item("positive", "positive attention"), item("negative", "negative"), item("soft", "covalent bond"),
-    item("accent", meta.effects.computed ? "hydrogen bond, change of force" : "hydrogen bond")];
+    item("accent", meta.effects.computed ? "hydrogen bond, change of force" : "hydrogen bond"),
+    item("mark", meta.effects.computed ? "chosen, switched off" : "chosen")];
   return element("div", { class: "legend" }, ...items);
 }

@@ -17,10 +17,10 @@ class ExplorerData {
 
   async open() {
     const names = ["numbers", "positions", "atomic", "bonds", "bondOffsets", "hydrogenBonds", "hydrogenOffsets", "scales",
-      "effectPairs", "effectOffsets", "effectEnergy", "effectForces", "effectScale"];
+      "turns", "effectPairs", "effectPairOffsets", "effectOffsets", "effectEnergy", "effectForces", "effectScale"];
     const arrays = await Promise.all(names.map((name) => this.array(name)));
     names.forEach((name, k) => (this[name] = arrays[k]));
-    this.effectStarts = [0]; // where the forces of each switched pair begin
+    this.effectStarts = [0]; // where the forces of each set that was switched off begin
     this.meta.frames.forEach(({ atoms }, frame) => {
       for (let p = this.effectOffsets[frame]; p < this.effectOffsets[frame + 1]; p++) {
         this.effectStarts.push(this.effectStarts.at(-1) + 3 * atoms);
@@ -37,6 +37,7 @@ class ExplorerData {
       count, cell, pbc, label, symbols, key: `${this.meta.prefix}${symbols.join("")}`,
       labels: symbols.map((symbol, i) => `${symbol}${i}`),
       radii: this.meta.radii,
+      turn: Array.from(this.turns.subarray(9 * frame, 9 * frame + 9)),
       positions: this.positions.slice(3 * start, 3 * (start + count)),
       atomic: this.atomic.slice(start, start + count),
       bonds: pairsOf(this.bonds, this.bondOffsets, frame),
@@ -58,19 +59,16 @@ class ExplorerData {
     return { values, count, largest };
   }
 
-  // What switching off each pair does in a frame: [{ i, j, energy, force, vectors() }]; empty where not computed.
+  // What switching off sets of pairs does in a frame: [{ label, pairs, energy, force, forces }], without a label
+  // for single pairs; empty where not computed.
   effects(frame) {
     const count = this.meta.frames[frame].atoms;
     const found = [];
-    for (let p = this.effectOffsets[frame]; p < this.effectOffsets[frame + 1]; p++) {
-      const stored = this.effectForces.subarray(this.effectStarts[p], this.effectStarts[p] + 3 * count);
-      const scale = this.effectScale[p];
-      let sum = 0;
-      for (const v of stored) sum += (v * scale) ** 2;
-      found.push({
-        i: this.effectPairs[2 * p], j: this.effectPairs[2 * p + 1], energy: this.effectEnergy[p],
-        force: Math.sqrt(sum / (3 * count)), forces: Float32Array.from(stored, (v) => v * scale),
-      });
+    for (let e = this.effectOffsets[frame]; e < this.effectOffsets[frame + 1]; e++) {
+      const stored = this.effectForces.subarray(this.effectStarts[e], this.effectStarts[e] + 3 * count);
+      const forces = Float32Array.from(stored, (v) => v * this.effectScale[e]);
+      found.push({ label: this.meta.effects.labels[e] || "", pairs: pairsOf(this.effectPairs, this.effectPairOffsets, e),
+        energy: this.effectEnergy[e], forces, force: rootMeanSquare(forces) });
     }
     return found;
   }
@@ -94,8 +92,14 @@ class ExplorerData {
   }
 }
 
-function pairsOf(flat, offsets, frame) {
+function rootMeanSquare(values) {
+  let sum = 0;
+  for (const v of values) sum += v * v;
+  return Math.sqrt(sum / values.length);
+}
+
+function pairsOf(flat, offsets, index) {
   const found = [];
-  for (let p = offsets[frame]; p < offsets[frame + 1]; p++) found.push([flat[2 * p], flat[2 * p + 1]]);
+  for (let p = offsets[index]; p < offsets[index + 1]; p++) found.push([flat[2 * p], flat[2 * p + 1]]);
   return found;
 }

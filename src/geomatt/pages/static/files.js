@@ -20,6 +20,30 @@ function csvText(rows) {
   return rows.map((row) => row.map((value) => cell(value ?? "")).join(",")).join("\n") + "\n";
 }
 
+// Buttons that save the chart or the table of a panel.
+function savers(made, title) {
+  const name = title.replace(/[^A-Za-z0-9α]+/g, "-").replace(/^-|-$/g, "") || "table";
+  const button = (kind, onclick) => element("button", { type: "button", class: "save", title: `Save as ${kind}`,
+    "aria-label": `Save ${title} as ${kind}`, onclick }, kind);
+  const [charts, tables] = [made.querySelectorAll("svg.chart"), made.querySelectorAll("table")];
+  return [
+    ...(charts.length === 1 ? [button("SVG", () => download(`${name}.svg`, chartText(charts[0]), "image/svg+xml"))] : []),
+    ...(tables.length === 1 ? [button("CSV", () => download(`${name}.csv`, csvText(tableCells(tables[0])), "text/csv"))] : []),
+  ];
+}
+
+// A chart as a file of its own: colours of the theme and the style of its text written out.
+function chartText(svg) {
+  const copy = svg.cloneNode(true);
+  copy.prepend(element("svg:rect", { width: "100%", height: "100%", fill: "var(--paper)" }));
+  copy.prepend(element("svg:style", {}, "text { fill: var(--soft); font: 11px sans-serif } .axis { stroke: var(--faint) }"));
+  return new XMLSerializer().serializeToString(copy).replace(/var\(--(\w+)\)/g, (_, name) => colour(name)) + "\n";
+}
+
+function tableCells(made) {
+  return [...made.rows].map((row) => [...row.cells].map((cell) => cell.textContent.replaceAll("−", "-")));
+}
+
 const NPY_TYPES = new Map([[Uint8Array, "|u1"], [Uint16Array, "<u2"], [Float32Array, "<f4"], [Float64Array, "<f8"]]);
 
 // An array in NumPy's format: magic, length of the header, header, values.

@@ -12,7 +12,15 @@ function nearestImage(vector, cell, pbc) {
     const turns = Math.round(dot(found, normals[k]) / height);
     found = found.map((x, axis) => x - turns * edge[axis]);
   });
-  return found;
+  // In skewed cells the nearest image may be a neighbour of the one that rounding finds.
+  if (!dot(a, b) && !dot(b, c) && !dot(c, a)) return found;
+  const steps = pbc.map((periodic) => (periodic ? [-1, 0, 1] : [0]));
+  let nearest = found;
+  for (const u of steps[0]) for (const v of steps[1]) for (const w of steps[2]) {
+    const image = found.map((x, axis) => x + u * a[axis] + v * b[axis] + w * c[axis]);
+    if (dot(image, image) < dot(nearest, nearest) - 1e-9) nearest = image;
+  }
+  return nearest;
 }
 
 function displacement(structure, i, j) {

@@ -1,9 +1,10 @@
 // A molecule in three dimensions: balls, sticks, lines between pairs and arrows, sorted by depth.
 
 const TURN = 0.15; // radians, of one press of an arrow key
+const MOST_LINES = 1500;
 
 class MoleculeView {
-  // `scene()` returns { structure, lines, arrows, highlight, atom, path }; `picked(atom)` is called on a click,
+  // `scene()` returns { structure, lines, arrows, highlight, atom, path, off }; `picked(atom)` is called on a click,
   // `pointed(pair or null)` when the pointer is over a line.
   constructor(scene, { view = null, picked = () => {}, pointed = () => {}, label = "Molecule" } = {}) {
     this.scene = scene;
@@ -113,8 +114,9 @@ class MoleculeView {
     this.extent = structure.key === this.key ? Math.max(this.extent, extent) : extent;
     this.key = structure.key;
     const scale = this.zoom * 0.5 * Math.min(width, height) / (this.extent + 0.5);
+    const turn = structure.turn ? product(this.turn, structure.turn) : this.turn; // frames lie on each other
     const place = (point) => {
-      const [x, y, z] = turned(this.turn, point.map((v, k) => v - centre[k]));
+      const [x, y, z] = turned(turn, point.map((v, k) => v - centre[k]));
       return [width / 2 + scale * x, height / 2 - scale * y, z];
     };
     const atoms = Array.from({ length: count }, (_, i) => place([...positions.slice(3 * i, 3 * i + 3)]));
@@ -124,7 +126,7 @@ class MoleculeView {
   draw(painter, width, height) {
     const scene = this.scene();
     if (!scene) return;
-    const { structure, lines = [], arrows = [], highlight = null, atom = null, path = null } = scene;
+    const { structure, lines = [], arrows = [], highlight = null, atom = null, path = null, off = [] } = scene;
     const screen = this.project(structure, width, height);
     this.screen = { ...screen, structure, lines };
     const items = [];
@@ -140,6 +142,9 @@ class MoleculeView {
     for (const { i, j, value } of lines) {
       const look = { stroke: css(diverging(value)), width: 1 + 0.11 * screen.scale * Math.abs(value), opacity: 0.9 };
       this.addSegment(items, structure, screen, i, j, look, 0.02);
+    }
+    for (const [i, j] of off.slice(0, MOST_LINES)) {
+      this.addSegment(items, structure, screen, i, j, { stroke: colour("mark"), width: 2.5, dash: [3, 4] }, 0.03);
     }
     if (path) {
       path.slice(1).forEach((next, k) => {

@@ -31,8 +31,16 @@ class CanvasPainter {
     c.stroke();
   }
 
-  text(x, y, content, { size, fill, halo = null, anchor = "middle" }) {
+  text(x, y, content, { size, fill, halo = null, anchor = "middle", upward = false }) {
     const c = this.context;
+    if (upward) {
+      c.save();
+      c.translate(x, y);
+      c.rotate(-Math.PI / 2);
+      this.text(0, 0, content, { size, fill, halo, anchor });
+      c.restore();
+      return;
+    }
     c.font = `${size}px system-ui, sans-serif`;
     c.textAlign = anchor === "middle" ? "center" : anchor;
     c.textBaseline = "middle";
@@ -92,10 +100,10 @@ class SvgPainter {
     this.add("circle", { cx: x, cy: y, r: radius, fill, stroke, "stroke-width": width });
   }
 
-  text(x, y, content, { size, fill, halo = null, anchor = "middle" }) {
+  text(x, y, content, { size, fill, halo = null, anchor = "middle", upward = false }) {
     const outline = halo ? { stroke: halo, "stroke-width": 3, "paint-order": "stroke" } : {};
     this.add("text", { x, y, "font-size": size, fill, "text-anchor": anchor, "dominant-baseline": "central",
-      "font-family": "sans-serif", ...outline }, content);
+      "font-family": "sans-serif", transform: upward ? `rotate(-90 ${x} ${y})` : null, ...outline }, content);
   }
 
   polygon(points, fill) {

@@ -6,22 +6,15 @@ function pairName(explorer, i, j) {
   return `${explorer.structure.labels[i]}–${explorer.structure.labels[j]}`;
 }
 
-// The line of numbers under the molecule: frame, pair, and the button that switches the pair off.
+// The lines of numbers under the matrices: energy, pair, and what is switched off.
 function describePair(explorer) {
-  const { meta, state, structure, alpha } = explorer;
+  const { state, structure, alpha } = explorer;
   if (!alpha) return [];
-  const energy = meta.frames[state.frame].energy;
   const pair = explorer.current;
-  const off = state.off && !state.hover ? explorer.effectOf(state.pair) : null;
-  const total = element("div", { class: "energy" }, `energy ${fixed(energy)} ${meta.unit}`);
-  if (off) {
-    total.append(` → `, element("strong", {}, `${fixed(energy + off.energy)} ${meta.unit}`),
-      ` with ${pairName(explorer, off.i, off.j)} off (change ${digits(off.energy)} ${meta.unit}; forces change by ` +
-      `${digits(off.force)} ${meta.unit}/Å root mean square, arrows)`);
-  }
+  const rest = [...describeEnergy(explorer), ...switchButtons(explorer)];
   if (!pair) {
-    const hint = state.atom === null ? "Point at a cell or a line; click an atom for its row." : `atom ${structure.labels[state.atom]}: lines of this atom only`;
-    return [element("p", { class: "soft" }, hint), total];
+    const hint = state.atom === null ? "Point at a cell or a line; click an atom for its row. Escape clears what is chosen." : `atom ${structure.labels[state.atom]}: lines of this atom only`;
+    return [element("p", { class: "soft" }, hint), ...rest];
   }
   const [i, j] = pair;
   const at = (a, b) => digits(alpha.values[a * alpha.count + b], 4);
@@ -29,21 +22,7 @@ function describePair(explorer) {
     ? `${structure.labels[i]} itself: α = ${at(i, i)}`
     : `${pairName(explorer, i, j)}: distance ${distance(structure, i, j).toFixed(3)} Å, α = ${at(i, j)}` +
       (at(i, j) === at(j, i) ? "" : ` (back: ${at(j, i)})`);
-  const parts = [element("div", {}, element("strong", {}, text)), total];
-  if (i !== j && state.pair && !state.hover) parts.push(offButton(explorer));
-  return parts;
-}
-
-function offButton(explorer) {
-  const { meta, state } = explorer;
-  if (!meta.effects.computed) return element("p", { class: "soft" }, meta.effects.note);
-  if (!explorer.effectOf(state.pair)) {
-    return element("p", { class: "soft" }, explorer.effects.length
-      ? "This pair was not switched off: only the strongest were."
-      : `No pair was switched off in this frame; in frame ${meta.effects.frames.map((f) => f + 1).join(", ")}.`);
-  }
-  return element("button", { type: "button", class: "off", "aria-pressed": state.off, onclick: () => explorer.set({ off: !state.off }) },
-    state.off ? "Switch the pair on again" : "Switch this pair off");
+  return [element("div", {}, element("strong", {}, text)), ...rest];
 }
 
 function fixed(value) {
@@ -51,7 +30,7 @@ function fixed(value) {
 }
 
 function makePanels(explorer) {
-  const found = [rankings(explorer), curvePanel(explorer), pathsPanel(explorer), energyPanel(explorer), trajectoryPanel(explorer),
+  const found = [rankings(explorer), setsPanel(explorer), curvePanel(explorer), pathsPanel(explorer), energyPanel(explorer), trajectoryPanel(explorer),
     scoresPanel(explorer)];
   return found.filter(Boolean);
 }
@@ -61,18 +40,19 @@ function rankings(explorer) {
   const pairs = [...explorer.pairStrengths()].sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
   const size = explorer.alpha.largest;
   const chooser = (list) => (k) => explorer.choose([list[k].i, list[k].j]);
+  const single = effects.map(({ pairs: [[i, j]], force }) => ({ i, j, force }));
   const byAttention = pairs.slice(0, ROWS);
   const parts = [element("div", {}, element("h4", {}, "by attention"),
     ranked(explorer, ["pair", "α", "Å"], byAttention, (p) => digits(p.value * size), chooser(byAttention)))];
   if (effects.length) {
-    const byEffect = [...effects].sort((a, b) => b.force - a.force).slice(0, ROWS);
+    const byEffect = [...single].sort((a, b) => b.force - a.force).slice(0, ROWS);
     parts.push(element("div", {}, element("h4", {}, "by effect on the forces"),
       ranked(explorer, ["pair", `${meta.unit}/Å`, "Å"], byEffect, (p) => digits(p.force), chooser(byEffect))));
   }
   const strength = new Map(pairs.map((p) => [`${p.i},${p.j}`, Math.abs(p.value)]));
   const agreement = effects.length > 2
     ? element("p", { class: "soft" }, `Rank correlation of |α| with the effect, over ${effects.length} pairs: ` +
-      digits(rankCorrelation(effects.map((e) => strength.get(`${e.i},${e.j}`)), effects.map((e) => e.force)), 2))
+      digits(rankCorrelation(single.map((e) => strength.get(`${e.i},${e.j}`)), single.map((e) => e.force)), 2))
     : element("p", { class: "soft" }, meta.effects.computed ? "No pair was switched off in this frame." : meta.effects.note);
   return panel("Strongest pairs", element("div", { class: "side" }, ...parts), agreement);
 }
@@ -118,9 +98,9 @@ function curvePanel(explorer) {
   }
   const stride = Math.ceil(x.length / 3000);
   const thin = (list) => list.filter((_, k) => k % stride === 0);
-  const furthest = x.reduce((a, b) => Math.max(a, b), 1);
-  const upTo = meta.curves.distance.filter((d) => d <= furthest + 0.2).length;
-  const lines = curves.map((c) => ({ label: c.label, x: meta.curves.distance.slice(0, upTo), y: c.alpha.slice(0, upTo), colour: c.colour }));
+  const [nearest, furthest] = [x.reduce((a, b) => Math.min(a, b), Infinity), x.reduce((a, b) => Math.max(a, b), 1)];
+  const inside = (_, k) => meta.curves.distance[k] >= nearest - 0.2 && meta.curves.distance[k] <= furthest + 0.2; // where pairs are
+  const lines = curves.map((c) => ({ label: c.label, x: meta.curves.distance.filter(inside), y: c.alpha.filter(inside), colour: c.colour }));
   const series = [...lines, { label: "pairs of this frame", x: thin(x), y: thin(y), kind: "points", colour: lines.length ? "ink" : "positive" }];
   const text = curves.length ? "Lines: α of two atoms alone. Pairs off the line depend on their surroundings." : "Coefficients of this order depend on more than one distance.";
   return panel("α against distance", chart(series, { xLabel: "distance (Å)", yLabel: "α", zero: true }), element("p", { class: "soft" }, text));

@@ -2,10 +2,21 @@
 
 const BLOCKS = {
   heading: ({ text }) => element("h2", {}, text),
+  prose: ({ text }) => prose(text),
+  contents: ({ headings }) => element("ul", { class: "contents" }, ...headings.map((text) => element("li", {},
+    element("button", { type: "button", onclick: () => [...document.querySelectorAll("h2")].find((h) => h.textContent === text).scrollIntoView() }, text)))),
+  figures: ({ items }) => element("div", {}, ...items.map(({ source, caption }) =>
+    element("figure", { class: "figure" }, element("img", { src: source, alt: caption }), element("figcaption", {}, caption)))),
   text: ({ text, note }) => element("p", { class: note ? "note" : "" }, text),
+  links: ({ text, items }) => element("p", {}, `${text} `, ...Object.entries(items).flatMap(([name, target], k) =>
+    [k ? ", " : "", element("a", { href: target }, name)])),
   command: ({ text }) => element("p", {}, element("code", {}, text)),
   facts: ({ rows }) => element("dl", { class: "facts" }, ...rows.flatMap(([name, value]) => [element("dt", {}, name), element("dd", {}, value)])),
-  table: ({ header, rows, title }) => panel(title || "", table(header, rows)),
+  table: ({ header, rows, title, note, strong = [] }) => {
+    const made = table(header, rows);
+    for (const k of strong) made.querySelectorAll("tbody tr")[k].classList.add("strong");
+    return panel(title || "", made, ...(note ? [prose(note)] : []));
+  },
   charts: ({ items }) => element("div", { class: "panels" }, ...items.map((item) =>
     panel(item.title, chart(item.series, item.options || {}), ...(item.note ? [element("p", { class: "soft" }, item.note)] : [])))),
   bars: ({ title, labels, values, yLabel }) => element("div", { class: "panels" }, panel(title, bars(labels, values, { yLabel }))),
