@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from docs_block import write_block
 from scipy.stats import spearmanr
 
 from geomatt.data import read
@@ -50,7 +51,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="write the table of the result there is")
     options = parser.parse_args()
     if options.table:
-        _write_table(json.loads((ROOT / RESULT).read_text(encoding="utf-8")))
+        found = json.loads((ROOT / RESULT).read_text(encoding="utf-8"))
+        write_block(ROOT / PAGE, "uncertainty", table(found))
         return
     if options.out is None:
         parser.error("--out is needed")
@@ -77,7 +79,7 @@ def main() -> None:
     result |= {"hardware": hardware("cpu"), "commit": commit()}
     text = json.dumps(result, indent=2) + "\n"
     (ROOT / RESULT).write_text(text, encoding="utf-8")
-    _write_table(result)
+    write_block(ROOT / PAGE, "uncertainty", table(result))
 
 
 def _sampled(folder: Path, name: str, smiles: str, temperature: float, workers: Any) -> Dataset:
@@ -167,14 +169,6 @@ def table(result: dict[str, Any]) -> str:
             "the model (`scripts/measure_uncertainty.py`, `results/uncertainty.json`).*",
         ]
     )
-
-
-def _write_table(result: dict[str, Any]) -> None:
-    page = ROOT / PAGE
-    whole = page.read_text(encoding="utf-8")
-    start, end = (f"<!-- {word}:uncertainty -->" for word in ("begin", "end"))
-    before, _, rest = whole.partition(start)
-    page.write_text(f"{before}{start}\n{table(result)}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":
