@@ -28,7 +28,7 @@ from geomatt.drawing import new_figure, save_figure
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, load
 from geomatt.model.calibration import LEVELS
-from geomatt.training import commit, hardware, resolve, train_members
+from geomatt.training import hardware, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_sizes
 from geomatt.training.folder import CONFIG
 from geomatt.workflow import ImproveConfig, improve
@@ -45,6 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"({SEEDS})")
     parser.add_argument("--table", action="store_true", help="write table and picture of the result there is")
     options = parser.parse_args()
     if options.table:
@@ -57,7 +58,7 @@ def main() -> None:
     signs: list[dict[str, Any]] = []
     with open_workers(options.workers) as workers:
         tests = _sampled(options.out / "tests.npz", TESTS, HOT, 2, workers)
-        for seed in range(SEEDS):
+        for seed in range(options.seeds):
             folder = options.out / f"seed_{seed}"
             folder.mkdir(exist_ok=True)
             first = _sampled(folder / "first.npz", FIRST, COLD, 101 + seed, workers)
@@ -78,7 +79,7 @@ def main() -> None:
         "force_errors_eV_per_A": curves,
         "first_models": signs,
         "hardware": hardware("cpu"),
-        "commit": commit(),
+        "commit": load(options.out / "seed_0" / "model").record["commit"],  # of the training
     }
     (ROOT / RESULT).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     _show(result)

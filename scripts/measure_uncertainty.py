@@ -28,7 +28,7 @@ from geomatt.data.structures import Dataset
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, Potential, load
 from geomatt.model.calibration import LEVELS, force_errors
-from geomatt.training import commit, hardware, resolve, train_members
+from geomatt.training import hardware, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_sizes
 from geomatt.training.folder import CONFIG
 
@@ -76,7 +76,7 @@ def main() -> None:
         }
         result["molecules"][name] = {"tests": rows, **_times(model.members[0], data[COLD])}
         print(name, json.dumps(rows, indent=1), flush=True)
-    result |= {"hardware": hardware("cpu"), "commit": commit()}
+    result |= {"hardware": hardware("cpu"), "commit": model.record["commit"]}  # of the training
     text = json.dumps(result, indent=2) + "\n"
     (ROOT / RESULT).write_text(text, encoding="utf-8")
     write_block(ROOT / PAGE, "uncertainty", table(result))
