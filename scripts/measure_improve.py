@@ -4,8 +4,9 @@
 
 For each seed a committee is trained on a few frames of methanol at 300 K. Rounds of `improve` at 800 K choose
 frames where its members differ, frames far from the data, or frames at random. All models are tested on the
-same independent frames at 800 K. Writes results/improve.json and docs/images/improve.png; needs tblite.
-Continues after Ctrl-C.
+same independent frames at 800 K. Writes results/improve.json, docs/images/improve.png and a table in
+docs/from-a-molecule.md; needs tblite and RDKit. Continues after Ctrl-C. With --table, only the table and the
+picture are written.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from docs_block import write_block
 from scipy.stats import spearmanr
 
 from geomatt.data import read
@@ -26,7 +28,7 @@ from geomatt.drawing import new_figure, save_figure
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, load
 from geomatt.model.calibration import LEVELS
-from geomatt.training import commit, hardware, resolve, train_members
+from geomatt.training import hardware, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_sizes
 from geomatt.training.folder import CONFIG
 from geomatt.workflow import ImproveConfig, improve
@@ -35,20 +37,28 @@ ROOT = Path(__file__).resolve().parents[1]
 METHOD, COLD, HOT = "GFN1-xTB", 300.0, 800.0
 FIRST, TESTS, LABELS, ROUNDS, SEEDS = 120, 400, 40, 3, 3
 EPOCHS, MORE_EPOCHS, MEMBERS = 150, 80, 2
+RESULT, PAGE = "results/improve.json", "docs/from-a-molecule.md"
 CHOICES = ("uncertain", "novel", "random")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--seeds", type=int, default=SEEDS, help=f"({SEEDS})")
+    parser.add_argument("--table", action="store_true", help="write table and picture of the result there is")
     options = parser.parse_args()
+    if options.table:
+        _show(json.loads((ROOT / RESULT).read_text(encoding="utf-8")))
+        return
+    if options.out is None:
+        parser.error("--out is needed")
     options.out.mkdir(parents=True, exist_ok=True)
     curves: dict[str, list[list[dict[str, float]]]] = {choice: [] for choice in CHOICES}
     signs: list[dict[str, Any]] = []
     with open_workers(options.workers) as workers:
         tests = _sampled(options.out / "tests.npz", TESTS, HOT, 2, workers)
-        for seed in range(SEEDS):
+        for seed in range(options.seeds):
             folder = options.out / f"seed_{seed}"
             folder.mkdir(exist_ok=True)
             first = _sampled(folder / "first.npz", FIRST, COLD, 101 + seed, workers)
@@ -69,10 +79,10 @@ def main() -> None:
         "force_errors_eV_per_A": curves,
         "first_models": signs,
         "hardware": hardware("cpu"),
-        "commit": commit(),
+        "commit": load(options.out / "seed_0" / "model").record["commit"],  # of the training
     }
-    (ROOT / "results/improve.json").write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
-    _draw(result, ROOT / "docs/images/improve.png")
+    (ROOT / RESULT).write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    _show(result)
 
 
 def _curve(
@@ -146,20 +156,67 @@ def _signs(model: AnyPotential, first: Dataset, tests: Dataset) -> dict[str, Any
     }
 
 
+WORDS = {"uncertain": "where members differ", "novel": "far from the data", "random": "random frames"}
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result in Markdown: force errors by choice and number of labels, and signs of uncertainty."""
+
+    def spread(values: list[float], digits: int = 0, factor: float = 1000.0) -> str:
+        return f"{factor * np.mean(values):.{digits}f} ± {factor * np.std(values):.{digits}f}"
+
+    labels = result["labels"]
+    lines = [
+        f"| force MAE (meV/Å) after so many labels | {' | '.join(map(str, labels))} |",
+        f"|---|{'---|' * len(labels)}",
+    ]
+    for choice, runs in result["force_errors_eV_per_A"].items():
+        cells = [spread([run[n]["mae"] for run in runs], 1) for n in range(len(labels))]
+        lines.append(f"| {WORDS[choice]} | {' | '.join(cells)} |")
+    signs = {
+        name: [first["signs"][name] for first in result["first_models"]]
+        for name in result["first_models"][0]["signs"]
+    }
+    lines += [
+        "",
+        f"| first model, tested at {HOT:g} K | {' | '.join(signs)} |",
+        f"|---|{'---|' * len(signs)}",
+    ]
+    for key, words in (
+        ("spearman", "rank correlation with the largest force error of a frame"),
+        ("worst_tenth_found", "share of the worst tenth of frames found"),
+    ):
+        cells = [spread([one[key] for one in found], 2, 1.0) for found in signs.values()]
+        lines.append(f"| {words} | {' | '.join(cells)} |")
+    covered = [first["coverage_at_90_percent"]["forces"] for first in result["first_models"]]
+    bars = [spread([one[way] for one in covered], 0, 100.0) for way in ("calibrated", "raw")]
+    seeds = len(result["first_models"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"*Mean ± standard deviation over {seeds} seeds of first data, models and dynamics. Error bars "
+            f"for 90 % of force errors, calibrated at {COLD:g} K, held {bars[0]} % of them at {HOT:g} K, and "
+            f"{bars[1]} % when the spread was taken as it is.*",
+        ]
+    )
+
+
+def _show(result: dict[str, Any]) -> None:
+    write_block(ROOT / PAGE, "improve", table(result))
+    _draw(result, ROOT / "docs/images/improve.png")
+
+
 def _draw(result: dict[str, Any], path: Path) -> None:
     figure = new_figure(8.4, 3.6, dpi=150)
     axes = figure.subplots(1, 2)
-    style = {
-        "uncertain": ("#2b59a8", "where members differ"),
-        "novel": ("#3a9d5d", "far from the data"),
-        "random": ("#d1495b", "random frames"),
-    }
+    colours = {"uncertain": "#2b59a8", "novel": "#3a9d5d", "random": "#d1495b"}
     for axis, name, title in (
         (axes[0], "mae", "force MAE"),
         (axes[1], "worst", "99 % of force errors below"),
     ):
         for choice, runs in result["force_errors_eV_per_A"].items():
-            colour, text = style[choice]
+            colour, text = colours[choice], WORDS[choice]
             values = 1000 * np.array(
                 [[point[name] for point in points] for points in runs]
             )  # (seeds, rounds + 1)

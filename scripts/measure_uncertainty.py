@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from docs_block import write_block
 from scipy.stats import spearmanr
 
 from geomatt.data import read
@@ -27,7 +28,7 @@ from geomatt.data.structures import Dataset
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, Potential, load
 from geomatt.model.calibration import LEVELS, force_errors
-from geomatt.training import commit, hardware, resolve, train_members
+from geomatt.training import hardware, resolve, train_members
 from geomatt.training.dataset import make_splits, resolve_sizes
 from geomatt.training.folder import CONFIG
 
@@ -50,7 +51,8 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="write the table of the result there is")
     options = parser.parse_args()
     if options.table:
-        _write_table(json.loads((ROOT / RESULT).read_text(encoding="utf-8")))
+        found = json.loads((ROOT / RESULT).read_text(encoding="utf-8"))
+        write_block(ROOT / PAGE, "uncertainty", table(found))
         return
     if options.out is None:
         parser.error("--out is needed")
@@ -74,10 +76,10 @@ def main() -> None:
         }
         result["molecules"][name] = {"tests": rows, **_times(model.members[0], data[COLD])}
         print(name, json.dumps(rows, indent=1), flush=True)
-    result |= {"hardware": hardware("cpu"), "commit": commit()}
+    result |= {"hardware": hardware("cpu"), "commit": model.record["commit"]}  # of the training
     text = json.dumps(result, indent=2) + "\n"
     (ROOT / RESULT).write_text(text, encoding="utf-8")
-    _write_table(result)
+    write_block(ROOT / PAGE, "uncertainty", table(result))
 
 
 def _sampled(folder: Path, name: str, smiles: str, temperature: float, workers: Any) -> Dataset:
@@ -167,14 +169,6 @@ def table(result: dict[str, Any]) -> str:
             "the model (`scripts/measure_uncertainty.py`, `results/uncertainty.json`).*",
         ]
     )
-
-
-def _write_table(result: dict[str, Any]) -> None:
-    page = ROOT / PAGE
-    whole = page.read_text(encoding="utf-8")
-    start, end = (f"<!-- {word}:uncertainty -->" for word in ("begin", "end"))
-    before, _, rest = whole.partition(start)
-    page.write_text(f"{before}{start}\n{table(result)}\n{end}{rest.partition(end)[2]}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from training_toy import history, mixture, molecule, tiny_config
 
 import geomatt
 from geomatt import load
+from geomatt.cli.train_display import peak_memory_text
 from geomatt.data import read, write
 from geomatt.errors import GeomAttError
 from geomatt.training import Job, train_members, train_together
@@ -119,3 +120,18 @@ def test_frames_too_many_for_a_model_file(tmp_path, monkeypatch):
     assert not result.potential.trained_frames
     with pytest.warns(UserWarning, match="trained on 30 frames, too many to list"):
         geomatt.evaluate(load(tmp_path / "run"), molecule())
+
+
+def test_peak_of_memory_is_recorded(tmp_path, monkeypatch):
+    """Also that of a run which is continued: the most of all sessions."""
+    monkeypatch.setattr(Run, "plot", lambda self: None)
+    config = tiny_config(epochs=1)
+    splits = make_splits(config, 40)
+    for size in (5_000_000, 3_000_000):
+        monkeypatch.setattr("geomatt.training.run.peak_memory", lambda device, size=size: {"process": size})
+        (result,) = train_members(
+            molecule(), splits, config, tmp_path / "run", resume=(tmp_path / "run").exists()
+        )
+    assert result.potential.record["peak_memory"] == {"process": 5_000_000}
+    assert load(tmp_path / "run").record["peak_memory"] == {"process": 5_000_000}
+    assert peak_memory_text([result]) == "Peak memory 0.01 GB"

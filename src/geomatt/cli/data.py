@@ -81,9 +81,17 @@ def info(
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
     from geomatt.data.checks import check_labels, energies_compared
+    from geomatt.data.mapped import excerpt
 
     dataset = read_data(file, energy_unit, length_unit, key, force_unit)
-    facts(summary(dataset))
+    looked_at, count = excerpt(dataset), len(dataset)
+    if len(looked_at) < count:
+        dataset = dataset.select(looked_at)
+    rows = summary(dataset)
+    if len(dataset) < count:
+        text = f"{count:,}; what follows is of {len(dataset):,} of them"
+        rows = [(name, text if name == "structures" else value) for name, value in rows]
+    facts(rows)
     warnings = check_labels(dataset)
     for warning in warnings:
         say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)

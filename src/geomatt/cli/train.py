@@ -331,10 +331,9 @@ def _report(
     output.print(summary_table(results, [_both(t) for t in tested]))
     last = results[-1]
     if len(results) == 1 and not last.already_finished:
-        note(
-            f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}"
-            f"{peak_memory_text(last)}."
-        )
+        note(f"Ended because of: {last.finished}; {last.epochs} epochs in {duration(last.seconds)}.")
+    if peak := peak_memory_text(results):
+        note(peak)
     used = np.unique(np.concatenate([np.concatenate([s.train, s.validation]) for s in chosen]))
     target = how.out if config.has_members else last.folder / "model.safetensors"
     commands = _next_commands(config, target, untested=len(used) < len(dataset))

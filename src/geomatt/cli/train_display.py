@@ -108,11 +108,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
 
 
-def peak_memory_text(result: TrainResult) -> str:
-    """The end of a sentence about the memory of a run; empty where it is not known."""
-    peak = result.potential.record.get("peak_memory", {})
-    names = {"process": "memory", "gpu": "GPU memory"}
-    return "".join(f", peak {names[name]} {size / 1e9:.2f} GB" for name, size in peak.items())
+def peak_memory_text(results: Sequence[TrainResult]) -> str:
+    """The most memory that a process used for training; empty where it is not known."""
+    peaks = [result.potential.record.get("peak_memory", {}) for result in results]
+    names = {"process": "Peak memory", "gpu": "GPU memory"}
+    found = {name: max((peak.get(name, 0) for peak in peaks), default=0) for name in names}
+    return ", ".join(f"{names[name]} {size / 1e9:.2f} GB" for name, size in found.items() if size)
 
 
 def summary_table(results: Sequence[TrainResult], test: Sequence[tuple[float, float] | None]) -> Table:

@@ -205,9 +205,17 @@ def _append_all(parts: Iterable[Dataset], folder: Path, files: dict[str, _ArrayF
         "elements": sorted(examples),
         "examples": sorted({i for found in examples.values() for i in found}),
         "name": " + ".join(filter(None, names)),
-        "origin": {**first.origin, "path": folder.name, "format": "memory-mapped arrays in eV and Å"},
+        "origin": _origin(first, folder),
         "fingerprint": "",
     }
+
+
+def _origin(first: Dataset, folder: Path) -> dict[str, str]:
+    """Where the data comes from; reports are in the unit of the first file."""
+    origin = {**first.origin, "path": folder.name, "format": "memory-mapped arrays"}
+    if "units_known" in origin:
+        origin["units_known"] = "of the file that was converted; stored in eV and Å"
+    return origin
 
 
 class _ArrayFile:

@@ -7,7 +7,7 @@ With mean m_z and covariance C_z of the training atoms of its element z, the dis
 
 with n_z such that the mean of d² over the training atoms is one. Estimated errors are a_z d_i² for the force
 on an atom and b √(Σ_i d_i⁶) for the energy, with factors from validation data. With lower powers of d they
-are too small far from the training data: the powers are those that did best for ethanol and malonaldehyde.
+are too small far from the training data: these did best for ethanol and malonaldehyde.
 """
 
 from __future__ import annotations

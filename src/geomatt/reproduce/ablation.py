@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from geomatt.data import Dataset, Split, random_split
 from geomatt.evaluation import evaluate
+from geomatt.progress import silent
 from geomatt.reproduce.ablation_networks import NETWORKS
 from geomatt.reproduce.ablation_tables import BASELINE, UNIT, compared, errors_table
 from geomatt.reproduce.budget import CHECKPOINT, train_jobs
@@ -17,6 +18,7 @@ from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, Prog
 from geomatt.reproduce.inputs import STAND_IN, described, load_or_embedded
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import left_table
+from geomatt.reproduce.spreading import spread
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Diverged, Job, TrainConfig, TrainResult, resolve
 from geomatt.units import from_ev
@@ -191,6 +193,12 @@ def same_steps(config: TrainConfig, batch: int) -> TrainConfig:
     return config.replace(batch=batch, **{n: max(1, round(ratio * getattr(config, n))) for n in counted})
 
 
+def train_in_worker(settings: ExperimentSettings, names: tuple[str, str]) -> None:
+    """Train a model of the study; its numbers are a piece in the folder of the settings."""
+    (variation,) = (v for v in VARIATIONS if v.name == names[0])
+    AblationStudy(settings, silent).train(AblationMember(variation, names[1]))
+
+
 class Ablation(Experiment):
     name = "ablation"
     title = "Pair states: which choices matter"
@@ -206,9 +214,13 @@ class Ablation(Experiment):
         if settings.quick and not settings.parts:
             members = [m for m in members[: len(VARIATIONS)] if m.variation.name in QUICK["variations"]]
         asked = [m for m in members if m.asked(settings.parts)]
-        for member in asked:
-            if not settings.out_of_time and study.find(member) is None:
-                study.train(member)
+        if settings.workers is not None:
+            left = [(m.variation.name, m.molecule) for m in asked if study.find(m) is None]
+            spread(settings, progress, "training", train_in_worker, left)
+        else:
+            for member in asked:
+                if not settings.out_of_time and study.find(member) is None:
+                    study.train(member)
         # Other processes may work on other parts of the same molecules.
         molecules = {m.molecule for m in asked}
         rows: dict[str, dict[str, Any]] = {molecule: {} for molecule in EPOCHS}

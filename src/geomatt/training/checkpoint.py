@@ -34,6 +34,7 @@ class Counters:
     finished: str = ""  # why it ended; empty while it has not
     energy_zero: dict[str, Any] | None = None  # empty until it is fitted, at the end; None: never
     error_bars: dict[str, Any] | None = None  # as `energy_zero`
+    peak_memory: dict[str, int] = field(default_factory=dict)  # bytes, the most of all sessions
     cycles: list[int] = field(
         default_factory=list
     )  # epochs after which the run was extended by a new schedule

@@ -31,7 +31,7 @@ from geomatt.training.error_bars import with_error_bars
 from geomatt.training.folder import CONFIG, MODEL, PLOT, write_safely
 from geomatt.training.history import EpochRow, History, rows_from_tensor
 from geomatt.training.history_plot import plot_history
-from geomatt.training.record import data_record, run_record
+from geomatt.training.record import data_record, peak_memory, run_record
 from geomatt.training.resume import check_resume, run_identity
 from geomatt.training.start import fresh_network, starting_network
 from geomatt.training.targets import training_targets
@@ -243,6 +243,8 @@ class Run:
 
     def write(self, state: dict[str, Tensor]) -> None:
         """Update model and checkpoint on disk; a state that is not finite is never written."""
+        for name, size in peak_memory(self.config.device).items():
+            self.counters.peak_memory[name] = max(size, self.counters.peak_memory.get(name, 0))
         if self.best and self.saved_epoch != self.counters.best_epoch:
             self._save_model()
         self.state = state
