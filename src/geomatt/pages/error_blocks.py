@@ -121,18 +121,19 @@ def _by_distance(
 
 
 def _by_spread(result: EvaluationResult, unit: str, factor: float) -> dict[str, Any] | None:
-    """Error of the force on each atom against the spread of a committee."""
+    """Error of the force on each atom against the spread of a committee, or its estimate by one model."""
     if result.forces_spread is None or result.forces is None or result.data.forces is None:
         return None
     errors = np.linalg.norm(result.forces - result.data.forces, axis=-1)
     known = np.flatnonzero(np.isfinite(errors))
     chosen = known[:: max(1, -(-len(known) // MOST_POINTS))]
     spread = result.forces_spread[chosen]
+    several = result.provenance.get("members", 1) > 1
     return {
-        "title": "Error and spread of the members",
+        "title": "Error and spread of the members" if several else "Error and estimated error",
         "series": [{"kind": "points", "x": _short(factor * spread), "y": _short(factor * errors[chosen])}],
         "options": {
-            "xLabel": f"spread of the force on an atom ({unit}/Å)",
+            "xLabel": f"{'spread' if several else 'estimated error'} of the force on an atom ({unit}/Å)",
             "yLabel": f"its error ({unit}/Å)",
             "zero": True,
         },
@@ -140,11 +141,9 @@ def _by_spread(result: EvaluationResult, unit: str, factor: float) -> dict[str, 
 
 
 def _coverage(result: EvaluationResult) -> list[dict[str, Any]]:
-    """The share of errors below the error bars of a committee, against the share that was asked for."""
+    """The share of errors below the error bars, against the share that was asked for."""
     titles = {"energy": "Error bars of energies", "forces": "Error bars of forces"}
-    note = (
-        "On the dotted line as many errors are below the error bars as asked for. Raw: the spread as it is."
-    )
+    note = "On the dotted line as many errors are below the error bars as asked for. Raw: not calibrated."
     return [
         {
             "title": titles[quantity],
