@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -42,6 +43,21 @@ class Visit:
                 () => done(document.querySelector(selector).toDataURL()))))""",
             selector,
         )
+
+    def changed(self, selector: str, before: str) -> str:
+        """What a canvas shows once it differs from `before`; the same as before if it never does."""
+        self._wait(lambda: self.pixels(selector) != before)
+        return self.pixels(selector)
+
+    def shows(self, selector: str, picture: str) -> bool:
+        """True once a canvas shows a picture; False if it never does."""
+        return self._wait(lambda: self.pixels(selector) == picture)
+
+    def _wait(self, condition: Callable[[], bool], seconds: float = 5.0) -> bool:
+        end = time.monotonic() + seconds
+        while not (met := condition()) and time.monotonic() < end:
+            self.page.wait_for_timeout(50)
+        return met
 
     def check(self) -> None:
         """Nothing was reported, and nothing but the file was asked for."""

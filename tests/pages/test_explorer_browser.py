@@ -105,22 +105,22 @@ def test_names_of_the_file_are_text(visit):
 
 
 def test_layer_stream_and_member_change_the_matrix(visit):
-    seen = {visit.pixels(".matrix")}
+    seen = [visit.pixels(".matrix")]
     for name, option in (("layer", "layer 2"), ("stream", "order 3"), ("member", "member 2")):
         choose(visit, name, option)
-        seen.add(visit.pixels(".matrix"))
-    assert len(seen) == 4
+        seen.append(visit.changed(".matrix", seen[-1]))
+    assert len(set(seen)) == 4
     assert "k=3 layer 2" in visit.page.locator("figcaption").first.inner_text()
 
 
 def test_pointing_at_a_cell_shows_the_pair(visit):
     before = visit.pixels(".view")
     visit.page.mouse.move(*cell_of(visit, 0, 2))
-    assert visit.pixels(".view") != before
+    assert visit.changed(".view", before) != before
     distance = np.linalg.norm(ethanol()[0].positions[0] - ethanol()[0].positions[2])
     assert f"C0–O2: distance {distance:.3f} Å" in reading(visit)
     visit.page.mouse.move(5, 5)
-    assert visit.pixels(".view") == before
+    assert visit.shows(".view", before)
 
 
 def test_a_threshold_hides_lines(visit):
@@ -129,7 +129,7 @@ def test_a_threshold_hides_lines(visit):
     many = visit.pixels(".view")
     slide(visit, "threshold", 1.0)
     assert lines(visit) <= 1
-    assert visit.pixels(".view") != many
+    assert visit.changed(".view", many) != many
 
 
 def test_switching_a_pair_off_changes_the_energy(visit):
@@ -140,7 +140,7 @@ def test_switching_a_pair_off_changes_the_energy(visit):
     visit.page.get_by_role("button", name="Switch this pair off").click()
     intact, changed = re.findall(r"−?\d+\.\d{3}(?= eV)", reading(visit).split("energy")[1])[:2]
     assert intact != changed
-    assert visit.pixels(".view") != before  # arrows
+    assert visit.changed(".view", before) != before  # arrows
     visit.page.get_by_role("button", name="Switch the pair on again").click()
     assert "→" not in reading(visit)
 
@@ -156,11 +156,12 @@ def test_sets_of_pairs_are_switched_off(visit):
     row.click()
     visit.page.wait_for_timeout(50)
     assert "with all covalent bonds off" in reading(visit)
-    assert before[0] != visit.pixels(".view")
-    assert before[1] != visit.pixels(".matrix")  # crossed out
+    assert before[0] != visit.changed(".view", before[0])
+    assert before[1] != visit.changed(".matrix", before[1])  # crossed out
     visit.page.get_by_role("button", name="Switch all on again").click()
     visit.page.mouse.move(5, 5)
-    assert (visit.pixels(".view"), visit.pixels(".matrix")) == before
+    assert visit.shows(".view", before[0])
+    assert visit.shows(".matrix", before[1])
 
 
 def test_a_set_of_ones_own(visit):
@@ -202,7 +203,7 @@ def test_paths_and_rankings_choose(visit):
     choose(visit, "stream", "order 3")
     before = visit.pixels(".view")
     visit.page.locator("section:has-text('Largest paths') tbody tr").first.click()
-    assert visit.pixels(".view") != before
+    assert visit.changed(".view", before) != before
     visit.page.locator("section:has-text('Strongest pairs') tbody tr").nth(1).click()
     assert visit.page.locator("tr.chosen").count() >= 1
 
@@ -211,7 +212,7 @@ def test_frames_play(visit):
     before = visit.pixels(".view")
     slide(visit, "frame", 2)
     assert "frame 3 of 3" in visit.page.locator(".choices").inner_text()
-    assert visit.pixels(".view") != before
+    assert visit.changed(".view", before) != before
     visit.page.get_by_role("button", name="Play").click()
     visit.page.wait_for_selector(".choices:has-text('frame 2 of 3')")
     visit.page.get_by_role("button", name="Stop").click()
@@ -225,7 +226,7 @@ def test_keyboard(visit):
     before = visit.pixels(".view")
     visit.page.locator(".view").focus()
     visit.page.keyboard.press("ArrowLeft")
-    assert visit.pixels(".view") != before
+    assert visit.changed(".view", before) != before
 
 
 def test_downloads(visit, tmp_path):
