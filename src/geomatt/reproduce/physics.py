@@ -49,7 +49,7 @@ from geomatt.simulation import (
     velocity_spectrum,
 )
 
-KINDS = ("pair", "fast")  # the first that there is for a molecule, as in md17/aspirin:fast
+KINDS = ("pair-s", "pair", "fast")  # the first that there is for a molecule, as in md17/aspirin:pair-s
 CONFIGS = {
     "nve": DynamicsConfig(ensemble="nve", temperature_K=300.0, timestep_fs=0.5),
     "nvt": DynamicsConfig(ensemble="langevin", temperature_K=500.0, timestep_fs=0.5),
@@ -62,7 +62,15 @@ POINTS, QUICK_POINTS = 25, 5
 SPECTRUM_STEPS, QUICK_SPECTRUM_STEPS = 6000, 160  # of 0.5 fs
 SPECTRUM_REPLICAS = 8
 EVERY = 6  # steps between velocities: 3 fs resolve 5500 cm⁻¹
-TRAINED = {"train": 800, "val": 200, "test": 1000, "recipe": "fast", "epochs": 150, "patience": 0}
+TRAINED = {
+    "model": "pair",
+    "network": {"channels": 64},
+    "train": 800,
+    "val": 200,
+    "test": 1000,
+    "epochs": 300,
+    "patience": 0,
+}
 
 
 class Physics(Experiment):
@@ -273,7 +281,7 @@ def _trained(
     from geomatt.training import resolve, train
 
     folder = settings.work("physics") / "ethanol-xtb"
-    config = resolve({"data": "embedded/ethanol", "model": "geomatt", **values, "device": settings.device})
+    config = resolve({"data": "embedded/ethanol", **values, "device": settings.device})
     split = random_split(len(data), config.train or 0, config.val or 0, config.test or 0, seed=settings.seed)
     finished = folder / "finished"
     if not finished.exists():
