@@ -219,19 +219,25 @@ def _dynamics(
 def _advance(
     dynamics: BatchedDynamics, steps: int, settings: ExperimentSettings, name: str, progress: ProgressBar
 ) -> bool:
-    """Run to `steps`, from where an earlier call stopped; False if the time is over before."""
+    """Run to `steps`, from where an earlier call stopped; False if the time is over before.
+
+    Saved once a minute, so that an interruption costs no more than that.
+    """
     checkpoint = settings.work("physics") / f"{name}.safetensors"
     if checkpoint.is_file():
         dynamics.restore(checkpoint)
+    saved = time.monotonic()
     with progress(f"dynamics, {name}", steps) as show:
         show(dynamics.steps)
         while dynamics.steps < steps and dynamics.alive:
-            if settings.out_of_time:
-                dynamics.save(checkpoint)
-                return False
             part = min(2000, steps - dynamics.steps)
             dynamics.advance(part)
             show(part)
+            if settings.out_of_time or time.monotonic() - saved > 60.0:
+                dynamics.save(checkpoint)
+                saved = time.monotonic()
+            if settings.out_of_time:
+                return False
     checkpoint.unlink(missing_ok=True)
     return True
 
