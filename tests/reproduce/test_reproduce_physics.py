@@ -7,14 +7,16 @@ import pytest
 
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, draw_figures, get, run_experiment, silent
+from geomatt.reproduce.physics_molecules import configurational_temperature
 from geomatt.simulation import velocity_spectrum
 from geomatt.simulation.spectrum import SPEED_OF_LIGHT
+from geomatt.units import BOLTZMANN
 
 
 def test_a_short_run(tmp_path, monkeypatch):
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     physics = get("physics")
-    settings = ExperimentSettings(quick=True, out=tmp_path, parts=("nve", "million"))
+    settings = ExperimentSettings(quick=True, out=tmp_path, parts=("nve", "own", "million"))
     result = run_experiment(physics, settings, silent)
     assert result["settings"]["stand_in"]
     drift = result["rows"]["nve"]["ethanol"]["drift_meV_per_atom_ps"]
@@ -26,6 +28,7 @@ def test_a_short_run(tmp_path, monkeypatch):
     assert again["seconds"] == result["seconds"]  # read, not computed
     dynamics, xtb, left = physics.tables(result)
     assert dynamics.rows[0][:2] == ["ethanol", "pair-s"]
+    assert 100 < result["rows"]["own"]["ethanol"]["data_K"] < 1500
     assert not xtb.rows
     assert "--part nvt" in left.rows[0][2]
     assert "200 steps of ethanol" in physics.summary(result)
@@ -46,12 +49,26 @@ def test_figures_of_the_reference(tmp_path):
     }  # fmt: skip
     result = {
         "xtb": {"torsion": torsion, "spectrum": spectrum},
-        "rows": {"nve": {}, "nvt": {}, "million": {}},
+        "rows": {"nve": {}, "nvt": {}, "own": {}, "million": {}},
     }
     assert "by 97 %; those of two halves of the GFN2-xTB runs by 81 %" in physics.summary(result)
     figures = draw_figures(physics, result, tmp_path)
     assert [f.path.name for f in figures] == ["physics-torsion.png", "physics-spectrum.png"]
     assert all(f.path.stat().st_size > 1000 for f in figures)
+
+
+def test_temperature_of_positions_without_velocities():
+    """Boltzmann samples of an anharmonic well V = ½ k x² + ¼ c x⁴ in three dimensions of two atoms."""
+    rng = np.random.default_rng(0)
+    k, c, kelvin = 3.0, 8.0, 400.0
+    grid = np.linspace(-2.0, 2.0, 20001)
+    weight = np.exp(-(0.5 * k * grid**2 + 0.25 * c * grid**4) / (BOLTZMANN * kelvin))
+    x = rng.choice(grid, size=(4000, 6), p=weight / weight.sum())
+    forces = -(k * x + c * x**3)
+    curved = np.arange(len(x))
+    found, error = configurational_temperature(forces, lambda i: np.diag(k + 3 * c * x[i] ** 2), curved)
+    assert found == pytest.approx(kelvin, abs=3 * error)
+    assert 0.5 < error < 20.0
 
 
 def test_the_spectrum_of_known_oscillations():

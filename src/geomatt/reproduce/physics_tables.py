@@ -18,26 +18,32 @@ def dynamics_table(result: Mapping[str, Any]) -> ResultTable:
     rows, steps = result["rows"], result["settings"]["steps"]
     lines = []
     for molecule in (name.removeprefix("md17/") for name in result["data"]):
-        nve, nvt, long = (rows[part].get(molecule) for part in ("nve", "nvt", "million"))
-        line = [title(molecule), (nve or nvt or long or {}).get("kind", NOT_RUN)]
+        nve, nvt, own = (rows[part].get(molecule) for part in ("nve", "nvt", "own"))
+        line = [title(molecule), (nve or nvt or own or {}).get("kind", NOT_RUN)]
         line.append(NOT_RUN if nve is None else f"{nve['drift_meV_per_atom_ps']:+.2g}")
-        for row in (nvt, long):
-            if row is None:
-                line += [NOT_RUN] * 3
-            else:
-                state = "intact" if not row["failure"] else f"{row['survived_ps']:.1f} ps"
-                line += [state, f"{row['histogram_error']:.3f}", f"{100 * row['wall_share']:.2f}"]
-        lines.append(line)
+        line += _outcome(nvt)
+        line.append(NOT_RUN if own is None else f"{own['data_K']:.0f} ± {own['data_K_error']:.0f}")
+        lines.append(line + _outcome(own))
     return ResultTable(
         "physics-dynamics",
         "Dynamics of models of MD17",
-        ["molecule", "model", "drift", "100 ps", "h(r) error", "walls, %", "long", "h(r) error", "walls, %"],
+        ["molecule", "model", "drift", "500 K", "h(r) error", "walls, %", "data, K", "at that", "h(r) error",
+         "walls, %"],
         lines,
         f"Drift in meV/atom/ps: NVE, 300 K, 0.5 fs, {steps['nve']:,} steps. Langevin dynamics at 500 K: "
-        f"{steps['nvt']:,} steps, and {steps['million']:,} for ethanol. h(r) error: integrated difference of "
-        "the distribution of distances from that of the reference trajectory (0 to 2).",
+        f"{steps['nvt']:,} steps; at the temperature of the data, with its standard error: {steps['own']:,} "
+        "steps. h(r) error: integrated difference of the distribution of distances from that of the "
+        "reference trajectory (0 to 2). Walls: share of steps in which one acted.",
         labels=2,
-    )
+    )  # fmt: skip
+
+
+def _outcome(row: Mapping[str, Any] | None) -> list[str]:
+    """How a simulation ended, its error of h(r) and the share of steps with walls."""
+    if row is None:
+        return [NOT_RUN] * 3
+    state = "intact" if not row["failure"] else f"{row['survived_ps']:.1f} ps"
+    return [state, f"{row['histogram_error']:.3f}", f"{100 * row['wall_share']:.2f}"]
 
 
 def xtb_table(found: Mapping[str, Any] | None) -> ResultTable:
