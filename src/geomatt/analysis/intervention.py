@@ -117,7 +117,6 @@ def _of_member(
     for part in every.to(network.device).split(batch_size):
         batch = one.apply(lambda x, count=len(part): x.expand(count, *x.shape[1:]))  # type: ignore[misc]
         found = engine.evaluate(weights, batch.as_member(), switch=_switch(network, part, chosen))
-        assert found.atomic is not None
         assert found.forces is not None
         atomic.append(found.atomic[0].double())
         forces.append(found.forces[0].double())

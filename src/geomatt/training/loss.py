@@ -111,13 +111,13 @@ class Errors:
         components: Tensor | float = 0.0
         if labels.forces is not None and found.forces is not None:
             known = ~labels.forces.isnan()
-            forces = torch.where(known, found.forces.detach() - labels.forces, 0.0)
+            forces = torch.where(known, found.forces - labels.forces, 0.0)
             components = (known & labels.mask[..., None]).sum((-3, -2, -1))
         if labels.stress is not None and labels.cell is not None and found.stress is not None:
             volume = torch.linalg.det(labels.cell).abs() / atoms.clamp(min=1)
-            error = found.stress.detach() - labels.stress
+            error = found.stress - labels.stress
             virial = torch.where(error.isnan(), 0.0, error * volume[..., None, None])
-        energy = found.energy.detach() - labels.energy
+        energy = found.energy - labels.energy
         return cls(energy, forces, atoms, virial, volume, labels.weight, components)
 
     @classmethod

@@ -89,7 +89,7 @@ class Stepper:
         parameters, targets = self.weights.parameters, self.targets
         if self._kernel is not None and isinstance(targets, Batch):
             found = self._evaluate(parameters, targets, index, gradient=True)
-            slopes = self._kernel(found.energy.detach(), found.forces, targets, index, self._sums.sums)
+            slopes = self._kernel(found.energy, found.forces, targets, index, self._sums.sums)
             return self.engine.gradient(found, *slopes)
         chosen, gradients, errors = targets.rows(index), [], []
         for own, part in self._shares(parameters, chosen):

@@ -73,13 +73,6 @@ class CompiledWeights:
     output: Tensor  # (H + 2,), weights of the output layer, its bias, and the shift of the softplus
 
 
-@dataclass
-class CompiledEvaluation(Evaluation):
-    """An evaluation with the arrays its gradient needs."""
-
-    work: _Work | None = None
-
-
 class CompiledEngine(Engine):
     """Energies, forces and gradients of one network in C++."""
 
@@ -134,37 +127,16 @@ class CompiledEngine(Engine):
         """Weights of the hidden layer by stream, (S, H, V)."""
         return p["hidden.weight"][0].unflatten(1, (len(self.config.orders), -1)).transpose(0, 1)
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: CompiledWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> CompiledEvaluation:
-        chosen = (batch if index is None else batch.rows(index)).member(0)
-        work = _Work(self, prepared, chosen.numbers, chosen.positions)
-        atomic = work.energies()
-        found = work.forces() if forces or gradient else None
-        return CompiledEvaluation(
-            atomic.sum(-1)[None],
-            atomic[None],
-            found[None] if forces and found is not None else None,
-            work=work,
-        )
+    def compute(
+        self, prepared: CompiledWeights, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
+        work = _Work(self, prepared, batch.numbers[0], batch.positions[0])
+        atomic = work.energies()[None]
+        found = work.forces()[None] if forces or gradient else None
+        return Evaluation(atomic.sum(-1), atomic, found if forces else None, state=work)
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: CompiledEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        assert evaluation.work is not None
-        return evaluation.work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
+    def backward(self, state: _Work, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        return state.gradient(by_energy[0], by_forces[0])
 
     def array(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """A work array; fresh memory in every step would cost a third of the step in page faults."""
@@ -245,11 +217,9 @@ class _Work:
         self._sweep("forces", after="energies")
         return self.arrays["forces"]
 
-    def gradient(self, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(self, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3); after the forces."""
         shape, hidden = (self.structures, self.atoms), self.p.hidden
-        if by_forces is None:
-            by_forces = torch.zeros(*shape, 3)
         _check_shape("slopes of the loss", by_energy, (self.structures,))
         _check_shape("slopes of the loss", by_forces, (*shape, 3))
         given = {"by_energy": by_energy, "by_forces": by_forces}

@@ -84,14 +84,6 @@ class Adjoints:
     suffix: list[list[Tensor]]
 
 
-@dataclass
-class DenseEvaluation(Evaluation):
-    """An evaluation with what its gradient needs."""
-
-    forward: Forward | None = None
-    adjoints: Adjoints | None = None
-
-
 class DenseEngine(Engine):
     """The sweeps for one configuration, over all pairs of atoms, in plain torch."""
 
@@ -109,34 +101,16 @@ class DenseEngine(Engine):
         )
         return Prepared(p, factors, self._fold(factors), plan)
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: Prepared,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> DenseEvaluation:
-        chosen = batch if index is None else batch.rows(index)
-        forward = self._forward(prepared, chosen.numbers, chosen.positions)
+    def compute(
+        self, prepared: Prepared, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
+        forward = self._forward(prepared, batch.numbers, batch.positions)
         adjoints = self._adjoints(forward) if forces or gradient else None
         found = self._forces(forward, adjoints) if forces and adjoints is not None else None
-        return DenseEvaluation(forward.atomic.sum(-1), forward.atomic, found, None, None, forward, adjoints)
+        return Evaluation(forward.atomic.sum(-1), forward.atomic, found, state=(forward, adjoints))
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: DenseEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        assert evaluation.forward is not None
-        assert evaluation.adjoints is not None
-        found = self._gradient(evaluation.forward, evaluation.adjoints, by_energy, by_forces)
-        return flat(evaluation.forward.parameters, found)
+    def backward(self, state: tuple[Forward, Adjoints], by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        return flat(state[0].parameters, self._gradient(*state, by_energy, by_forces))
 
     # ---- energies -----------------------------------------------------------------------------------
 
@@ -219,12 +193,8 @@ class DenseEngine(Engine):
 
     # ---- gradient of a loss -------------------------------------------------------------------------
 
-    def _gradient(
-        self, f: Forward, a: Adjoints, by_energy: Tensor, by_forces: Tensor | None
-    ) -> dict[str, Tensor]:
+    def _gradient(self, f: Forward, a: Adjoints, by_energy: Tensor, by_forces: Tensor) -> dict[str, Tensor]:
         """Gradient of the loss by parameter name, from ∂loss/∂E (M, B) and ∂loss/∂F (M, B, N, 3)."""
-        if by_forces is None:
-            by_forces = f.direction.new_zeros(*f.numbers.shape, 3)
         atoms = f.numbers.shape[2]
         r_dot = by_forces.reshape(-1, atoms, 3)
         d_dot = ((r_dot[:, :, None] - r_dot[:, None]) * f.direction).sum(-1)  # (M·B, N, N)

@@ -64,18 +64,17 @@ class SparseEngine(Engine):
         network.load_tensors({name: value[0] for name, value in parameters.items()})
         return network.requires_grad_(False)
 
-    def evaluate(
+    def compute(
         self,
         prepared: GeometricAttention,
         batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
+        index: Tensor | None,
+        forces: bool,
+        gradient: bool,
     ) -> Evaluation:
         if gradient:
             raise GeomAttError("Neighbour lists give no loss gradient: training takes molecules, all pairs.")
-        chosen = (batch if index is None else batch.rows(index)).member(0)
+        chosen = batch.member(0)
         atomic = torch.zeros_like(chosen.positions[..., 0])
         found = torch.zeros_like(chosen.positions)
         stress = None if chosen.cell is None else torch.full_like(chosen.cell, torch.nan)
@@ -98,15 +97,6 @@ class SparseEngine(Engine):
             found[None] if forces else None,
             None if stress is None else stress[None],
         )
-
-    def gradient(
-        self,
-        evaluation: Evaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        raise TypeError("neighbour lists only evaluate; loss gradients are those of all pairs")
 
     def capturable(self, batch: Batch) -> bool:
         return False

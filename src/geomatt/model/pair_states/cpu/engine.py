@@ -55,13 +55,6 @@ class CompiledWeights:
     own: Tensor | None
 
 
-@dataclass
-class CompiledEvaluation(Evaluation):
-    """An evaluation with what its gradient continues."""
-
-    work: _Work | None = None
-
-
 class CompiledEngine(Engine):
     """Energies, forces and gradients of one network in C++."""
 
@@ -106,37 +99,19 @@ class CompiledEngine(Engine):
         _library().geomatt_pack(ctypes.byref(program))
         return into
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: CompiledWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> CompiledEvaluation:
-        chosen = (batch if index is None else batch.rows(index)).member(0)
-        work = _Work(self, prepared, chosen.numbers, chosen.positions, forces or gradient, gradient)
+    def compute(
+        self, prepared: CompiledWeights, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
+        work = _Work(self, prepared, batch.numbers[0], batch.positions[0], forces or gradient, gradient)
         self._work = work if gradient else None
-        energy, found = work.atomic.sum(-1)[None], work.forces[None] if forces or gradient else None
-        if gradient:
-            return CompiledEvaluation(energy, None, found, work=work)
-        return CompiledEvaluation(energy, work.atomic[None], found)
+        found = work.forces[None] if forces or gradient else None
+        return Evaluation(work.atomic.sum(-1)[None], work.atomic[None], found, state=self._work)
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: CompiledEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        work = evaluation.work
-        if work is None or work is not self._work:
+    def backward(self, state: _Work | None, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        if state is None or state is not self._work:
             raise RuntimeError("a gradient comes once, after its evaluation and before the next")
         self._work = None
-        return work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
+        return state.gradient(by_energy[0], by_forces[0])
 
     def program(self, weights: _Weights) -> _Program:
         """With all that does not depend on a batch."""
@@ -184,10 +159,8 @@ class _Work:
         self._point(space=engine.space(spaces * size), **self.arrays)
         _library().geomatt_evaluate(ctypes.byref(p))
 
-    def gradient(self, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(self, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3)."""
-        if by_forces is None:
-            by_forces = torch.zeros_like(self.forces)
         _check_shape("slopes of the loss", by_energy, (self.structures,))
         _check_shape("slopes of the loss", by_forces, (self.structures, self.atoms, 3))
         names = self.engine.names
