@@ -22,7 +22,7 @@ from geomatt.model.pair_states.sparse.native import native_sums
 CHUNK_BYTES = 2**25  # of the terms that plain torch makes at once
 
 
-PLAIN, RIGHT, LEFT = "plain", "right", "left"  # which of the two states is reversed
+PLAIN, LEFT, RIGHT = (False, False), (True, False), (False, True)  # which of the two states is reversed
 
 
 def product(a: Tensor, b: Tensor, triangles: Triangles) -> Tensor:
@@ -35,10 +35,10 @@ class _Sums(torch.autograd.Function):
     """`sums`, with derivatives that are such sums."""
 
     @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, triangles: Triangles, reverse: str) -> Tensor:
-        ctx.triangles, ctx.reverse = triangles, reverse
+    def forward(ctx: Any, u: Tensor, v: Tensor, triangles: Triangles, flips: tuple[bool, bool]) -> Tensor:
+        ctx.triangles, ctx.flips = triangles, flips
         ctx.save_for_backward(u, v)
-        return sums(u, v, triangles, reverse)
+        return sums(u, v, triangles, left_reversed=flips[0], right_reversed=flips[1])
 
     @staticmethod
     def backward(ctx: Any, n: Tensor) -> tuple[Tensor, Tensor, None, None]:
@@ -47,18 +47,24 @@ class _Sums(torch.autograd.Function):
             PLAIN: ((n, v, RIGHT), (u, n, LEFT)),
             RIGHT: ((n, v, PLAIN), (n, u, LEFT)),
             LEFT: ((v, n, RIGHT), (u, n, PLAIN)),
-        }[ctx.reverse]
-        found = [_Sums.apply(x, y, ctx.triangles, reverse) for x, y, reverse in (by_u, by_v)]
+        }[ctx.flips]
+        found = [_Sums.apply(x, y, ctx.triangles, flips) for x, y, flips in (by_u, by_v)]
         return found[0], found[1], None, None
 
 
 def sums(
-    u: Tensor, v: Tensor, triangles: Triangles, reverse: str = PLAIN, out: Tensor | None = None
+    u: Tensor,
+    v: Tensor,
+    triangles: Triangles,
+    *,
+    left_reversed: bool = False,
+    right_reversed: bool = False,
+    out: Tensor | None = None,
 ) -> Tensor:
     """Σ u[left] ∘ v[right] over the triangles of every state, in C++, Triton or plain torch."""
     out = torch.empty_like(u, memory_format=torch.contiguous_format) if out is None else out
-    left_of = triangles.reverse if reverse == LEFT else None
-    right_of = triangles.reverse if reverse == RIGHT else None
+    left_of = triangles.reverse if left_reversed else None
+    right_of = triangles.reverse if right_reversed else None
     arguments = (u, v, triangles.start, triangles.left, triangles.right, left_of, right_of, out)
     if u.is_cuda and importlib.util.find_spec("triton"):
         from geomatt.model.pair_states.sparse.triton_sums import triton_sums

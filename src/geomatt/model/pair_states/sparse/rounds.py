@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from geomatt.model.pair_states.sparse.products import LEFT, RIGHT, sums
+from geomatt.model.pair_states.sparse.products import sums
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,8 +101,8 @@ class Rounds(torch.autograd.Function):
                 n_h = torch.ops.aten.silu_backward(n_active.mul_(u[part]), hidden)
                 torch.mm(n_h, w1[t, :, width:], out=n_p[part]).mul_(scale[part])
                 n.addmm_(n_h, w1[t, :, :width])
-            sums(n_p, b[t], graph.triangles, RIGHT, out=n_a)
-            sums(a[t], n_p, graph.triangles, LEFT, out=n_b)
+            sums(n_p, b[t], graph.triangles, right_reversed=True, out=n_a)
+            sums(a[t], n_p, graph.triangles, left_reversed=True, out=n_b)
             n_x.addmm_(n_a, w_ab[t, :width]).addmm_(n_b, w_ab[t, width:])
         return n_x, n_u, None, None, None, None
 
