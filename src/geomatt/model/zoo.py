@@ -39,9 +39,9 @@ def shipped_folder() -> Path:
     return Path(str(files("geomatt.model.shipped")))
 
 
-def shipped_models(folder: Path | None = None) -> list[Shipped]:
+def shipped_models() -> list[Shipped]:
     """Every model that ships, in the order of their names."""
-    root = folder or shipped_folder()
+    root = shipped_folder()
     found = [
         Shipped(_model_name(path.relative_to(root)), path, _header(path))
         for path in sorted(root.glob("*/*.safetensors"))
@@ -49,14 +49,14 @@ def shipped_models(folder: Path | None = None) -> list[Shipped]:
     return sorted(found, key=lambda model: model.name)
 
 
-def find_shipped(name: str, folder: Path | None = None) -> Path | None:
+def find_shipped(name: str) -> Path | None:
     """The file of the model called `name` (case-insensitive; `:paper` is optional), or None."""
     collection, _, model = name.strip().lower().partition("/")
     molecule, _, recipe = model.partition(":")
     if not molecule or any(part in ("..", ".") or "/" in part for part in (collection, molecule, recipe)):
         return None
     suffix = "" if recipe in ("", "paper") else f"-{recipe}"
-    path = (folder or shipped_folder()) / collection / f"{molecule}{suffix}.safetensors"
+    path = shipped_folder() / collection / f"{molecule}{suffix}.safetensors"
     return path if path.is_file() else None
 
 
