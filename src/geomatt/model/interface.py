@@ -198,14 +198,6 @@ class Network(nn.Module, ABC):
         return {name: value[None] for name, value in self.tensors().items()}
 
 
-def pair_switch(switch: Tensor, layers: int, batch: Batch) -> Tensor:
-    """A switch as (layers, B, N, N), with ones where i = j."""
-    atoms = batch.numbers.shape[-1]
-    own = torch.eye(atoms, dtype=torch.bool, device=batch.numbers.device)
-    every = switch.to(batch.positions).expand(layers, *batch.numbers.shape, atoms)
-    return torch.where(own, 1.0, every)
-
-
 @dataclass
 class Evaluation:
     """Predictions of M networks for a batch, in normalised units and Å."""

@@ -6,8 +6,8 @@ with respect to the weights, are computed in torch by `DenseEngine`. The rest is
 
 from __future__ import annotations
 
-import ctypes
 import weakref
+from ctypes import POINTER, Structure, byref, c_double, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from geomatt.model.geometric_attention.dense import streams
 from geomatt.model.geometric_attention.dense.engine import DenseEngine, Prepared, flat
 from geomatt.model.interface import Engine, Evaluation, Parameters
 from geomatt.model.native.library import library
+from geomatt.model.native.structs import check_shape, fields
 
 CODE = Path(__file__).with_name("native_code")
 SHARES = 2  # as in native.cpp
@@ -29,35 +30,30 @@ MOST = 1 << 24  # float32 numbers in the work space of a thread: 64 MiB
 LANES = 8  # channels come in groups of this size, or one by one where there is only one
 
 
-class _Stream(ctypes.Structure):
+class _Stream(Structure):
     """`Stream` of chains.hpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "modules", "width", "rows")),
-        ("space", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("table", "cell", "value", "slope")),
-        *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars")),
-        *((name, ctypes.c_void_p) for name in ("alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull")),
-        ("by_table", ctypes.c_void_p),
+        *fields(c_int32, "atoms", "structures", "layers", "modules", "width", "rows"),
+        ("space", c_int64),
+        *fields(c_void_p, "table", "cell", "value", "slope", "prefix", "suffix", "prefix_dots", "bars"),
+        *fields(c_void_p, "alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull", "by_table"),
     ]
 
 
-class _Program(ctypes.Structure):
+class _Program(Structure):
     """`Program` of native.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "streams", "first")),
-        *((name, ctypes.c_int32) for name in ("last_node", "hidden", "threads")),
-        ("step", ctypes.c_double),
-        ("stream", ctypes.POINTER(_Stream)),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("numbers", "positions", "start", "into", "from", "bias", "output")
+        *fields(
+            c_int32, "atoms", "structures", "layers", "streams", "first", "last_node", "hidden", "threads"
         ),
-        *((name, ctypes.c_void_p) for name in ("cell", "value", "slope", "direction")),
-        *((name, ctypes.c_void_p) for name in ("c", "c_bar", "c_dot", "c_hat")),
-        *((name, ctypes.c_void_p) for name in ("act", "sigmoid", "hidden_bar", "hidden_hat", "by_output")),
-        *((name, ctypes.c_void_p) for name in ("atomic", "forces", "by_energy", "by_forces", "d_dot")),
+        ("step", c_double),
+        ("stream", POINTER(_Stream)),
+        *fields(c_void_p, "numbers", "positions", "start", "into", "from", "bias", "output"),
+        *fields(c_void_p, "cell", "value", "slope", "direction", "c", "c_bar", "c_dot", "c_hat"),
+        *fields(c_void_p, "act", "sigmoid", "hidden_bar", "hidden_hat", "by_output"),
+        *fields(c_void_p, "atomic", "forces", "by_energy", "by_forces", "d_dot"),
     ]
 
 
@@ -159,7 +155,7 @@ class _Work:
         self.library, self.engine, self.w = found, engine, weights
         self.config = engine.config
         self.structures, self.atoms = numbers.shape
-        _check_shape("positions", positions, (*numbers.shape, 3))
+        check_shape("positions", positions, (*numbers.shape, 3))
         self.reached = ""  # the last sweep
         self.arrays: dict[str, Tensor] = {}
         elements = weights.prepared.parameters["elements"]
@@ -220,8 +216,8 @@ class _Work:
     def gradient(self, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3); after the forces."""
         shape, hidden = (self.structures, self.atoms), self.p.hidden
-        _check_shape("slopes of the loss", by_energy, (self.structures,))
-        _check_shape("slopes of the loss", by_forces, (*shape, 3))
+        check_shape("slopes of the loss", by_energy, (self.structures,))
+        check_shape("slopes of the loss", by_forces, (*shape, 3))
         given = {"by_energy": by_energy, "by_forces": by_forces}
         self._point(self.p, {name: value.float().contiguous() for name, value in given.items()})
         for name, size in (("c_dot", len(self.w.into)), ("c_hat", len(self.w.into))):
@@ -273,7 +269,7 @@ class _Work:
         """Run the C++ code on the results of the previous sweep."""
         if self.reached != after:
             raise RuntimeError(f"{name} come after {after or 'nothing else'}, not after {self.reached!r}")
-        getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.p))
+        getattr(self.library, f"geomatt_{name}")(byref(self.p))
         self.reached = name
 
     def _new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> None:
@@ -284,14 +280,8 @@ class _Work:
         """An array of one stream."""
         self._point(self.streams[s], {name: self.engine.array(f"{name}.{s}", shape)}, s)
 
-    def _point(self, struct: ctypes.Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
+    def _point(self, struct: Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
         """Set the pointers of the structure, and keep the arrays alive."""
         for name, array in arrays.items():
             setattr(struct, name, array.data_ptr())
             self.arrays[name if s is None else f"{name}.{s}"] = array
-
-
-def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise an error for arrays of the wrong size: the C++ code would read beyond their end."""
-    if array.shape != shape:
-        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

@@ -12,6 +12,7 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
 from geomatt.model.native.library import library
+from geomatt.model.native.structs import check_shape, fields
 from geomatt.model.pair_states.config import DECAY
 
 CODE = Path(__file__).with_name("native_code")
@@ -27,22 +28,18 @@ NAMES = {
 class _Weights(ctypes.Structure):
     """`Weights` of program.hpp."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in NAMES]
+    _fields_ = fields(ctypes.c_void_p, *NAMES)
 
 
 class _Program(ctypes.Structure):
     """`Program` of program.hpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("atoms", "structures", "channels", "rounds", "functions")),
-        *((name, ctypes.c_int32) for name in ("elements", "threads", "keep", "forces")),
-        *((name, ctypes.c_float) for name in ("sharpness", "decay", "scale", "radius")),
-        *((name, ctypes.c_void_p) for name in ("numbers", "known", "positions", "mu")),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("weights", "by_weights", "packed", "space", "atomic", "found")
-        ),
-        *((name, ctypes.c_void_p) for name in ("by_energy", "by_forces")),
+        *fields(ctypes.c_int32, "atoms", "structures", "channels", "rounds", "functions", "elements"),
+        *fields(ctypes.c_int32, "threads", "keep", "forces"),
+        *fields(ctypes.c_float, "sharpness", "decay", "scale", "radius"),
+        *fields(ctypes.c_void_p, "numbers", "known", "positions", "mu", "weights", "by_weights"),
+        *fields(ctypes.c_void_p, "packed", "space", "atomic", "found", "by_energy", "by_forces"),
     ]
 
 
@@ -144,7 +141,7 @@ class _Work:
     ) -> None:
         self.engine, self.weights = engine, weights
         self.structures, self.atoms = numbers.shape
-        _check_shape("positions", positions, (*numbers.shape, 3))
+        check_shape("positions", positions, (*numbers.shape, 3))
         self.atomic = positions.new_zeros(numbers.shape)
         self.forces = torch.zeros_like(positions, memory_format=torch.contiguous_format)
         self.arrays = {
@@ -161,8 +158,8 @@ class _Work:
 
     def gradient(self, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3)."""
-        _check_shape("slopes of the loss", by_energy, (self.structures,))
-        _check_shape("slopes of the loss", by_forces, (self.structures, self.atoms, 3))
+        check_shape("slopes of the loss", by_energy, (self.structures,))
+        check_shape("slopes of the loss", by_forces, (self.structures, self.atoms, 3))
         names = self.engine.names
         sizes = [self.weights.parameters[name].numel() for name in names]
         found = _empty(sum(sizes))[None]
@@ -190,9 +187,3 @@ def _library() -> ctypes.CDLL:
         raise RuntimeError("the C++ library is not available; ask CompiledEngine.serves first")
     found.geomatt_space.restype = found.geomatt_packed.restype = ctypes.c_int64
     return found
-
-
-def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
-    """The C++ code would read beyond the end."""
-    if array.shape != shape:
-        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")
