@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 
 from geomatt.data.batch import Batch
-from geomatt.errors import GeomAttError
 from geomatt.model.autograd import AutogradEngine
 from geomatt.model.choosing import ChoosingEngine, PreparedWeights
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
@@ -32,9 +31,6 @@ class GeometricAttentionEngine(ChoosingEngine):
     """
 
     def __init__(self, config: GeometricAttentionConfig, name: str = "auto") -> None:
-        if name not in GeometricAttention.engines():
-            known = ", ".join(GeometricAttention.engines())
-            raise GeomAttError(f"Unknown `engine` {name!r}. Use one of: {known}.")
         self.name = name
         self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)

@@ -222,8 +222,8 @@ class GeometricAttention(Network):
         return ("auto", "autograd", "dense", "pairs", "sparse")
 
     def engine(self, name: str = "auto") -> Engine:
-        if name == "autograd":
-            return super().engine(name)
+        if name == "autograd" or name not in self.engines():
+            return super().engine(name)  # which refuses unknown names
         from geomatt.model.geometric_attention.engine import GeometricAttentionEngine
 
         return GeometricAttentionEngine(self.config, name)
