@@ -7,7 +7,7 @@ from geomatt.lazy import lazy_names
 if TYPE_CHECKING:
     from geomatt.model.committee import Committee
     from geomatt.model.devices import check_device
-    from geomatt.model.files import fingerprint, load, save
+    from geomatt.model.files import fingerprint, load, loaded, save
     from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Evaluation, Network
     from geomatt.model.normalisation import Normalisation
     from geomatt.model.output import Output, Prediction

@@ -88,6 +88,11 @@ def load(
     return load_file(target, device, dtype)
 
 
+def loaded(model: AnyPotential | str | os.PathLike[str]) -> AnyPotential:
+    """A potential as it is, or `load` for anything else."""
+    return model if isinstance(model, AnyPotential) else load(model)
+
+
 def load_file(
     path: Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
 ) -> Potential:

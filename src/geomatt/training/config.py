@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from geomatt.elements import atomic_number
 from geomatt.errors import GeomAttError
 from geomatt.model.devices import check_device_name
-from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_config, network_names
+from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_config, network_names, new_config
 from geomatt.settings import check_types, field_types, setting, typed
 from geomatt.training.recipes import RECIPES, recipe_settings
 from geomatt.training.toml import to_toml
@@ -189,11 +189,10 @@ class TrainConfig:
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
-        known = {name: field.default for name, field in network_config(self.model).settings().items()}
-        config = network_config(self.model)(elements=(1,), **_network_settings(self, known))
-        object.__setattr__(
-            self, "network", {name: _plain(getattr(config, name)) for name in known}
-        )  # all of them, so that a stored configuration does not depend on defaults
+        network = new_config(self.model, self.network, elements=(1,)).to_dict()
+        del network["elements"]
+        # All of them, so that a stored configuration does not depend on defaults.
+        object.__setattr__(self, "network", _plain(network))
 
     @property
     def member_count(self) -> int:
@@ -312,15 +311,6 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     if network:
         checked["network"] = {n: typed(n, value, own[n], source) for n, value in network.items()}
     return checked
-
-
-def _network_settings(config: TrainConfig, known: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(config.network) - set(known))
-    if unknown:
-        raise GeomAttError(
-            f"A {config.model} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
-        )
-    return {name: tuple(v) if isinstance(v, list) else v for name, v in config.network.items()}
 
 
 def _plain(value: Any) -> Any:
