@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from geomatt.errors import GeomAttError
 
 HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
-STABILITY = "stability.json"  # how the models fared in long dynamics, by name
+STABILITY = "stability.json"  # results of long dynamics, by name
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def find_shipped(name: str) -> Path | None:
 
 
 def stability_of(path: Path) -> dict[str, Any]:
-    """How the model of a file in the package's folder fared in long dynamics; empty if it was not tried.
+    """Results of long dynamics with the model of a file in the package's folder; empty if there are none.
 
     "walls" and "free" (without them) have the number of `runs`, those `intact`, `ps` and `failed_at_ps`.
     """

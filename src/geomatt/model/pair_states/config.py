@@ -1,4 +1,4 @@
-"""Hyper-parameters of the network."""
+"""Hyper-parameters of pair states."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEAREST, FARTHEST = 1.0, math.exp(-10.0)  # x at d = 0 and at 10 Å: the range o
 
 @dataclass(frozen=True)
 class PairStatesConfig(NetworkConfig):
-    """What defines a pair-states network; weights excluded."""
+    """Hyper-parameters of a pair-states network."""
 
     channels: int = setting(
         128, "numbers in the state of a pair (C); sizes S and M are 64 and 128", within=(1, 10_000)

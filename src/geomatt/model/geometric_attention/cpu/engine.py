@@ -1,7 +1,7 @@
-"""The sweeps of the dense engine in C++ (native_code/), for one float32 network on a CPU.
+"""Energies, forces and loss gradients in C++ (native_code/), for one float32 network on a CPU.
 
 Quantities that depend on the weights alone, and the last step from the results of the C++ code to gradients
-with respect to the weights, are computed in torch by `DenseEngine`. The rest is in native.cpp.
+with respect to the weights, are computed in torch by `Folding`. The rest is in native.cpp.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.cpu.tables import Nodes, grid_pays
-from geomatt.model.geometric_attention.dense import streams
-from geomatt.model.geometric_attention.dense.engine import DenseEngine, Prepared, flat
+from geomatt.model.geometric_attention.folding import WIDEST, Folded, Folding, vectors_back
 from geomatt.model.interface import Engine, Evaluation, Parameters
 from geomatt.model.native.library import library
 from geomatt.model.native.structs import check_shape, fields
@@ -61,7 +60,7 @@ class _Program(Structure):
 class CompiledWeights:
     """The weights of one network in the form the C++ code reads."""
 
-    prepared: Prepared
+    folded: Folded
     nodes: Nodes
     into: Tensor  # (S · R, H), vectors of the streams times the weights of the hidden layer
     onto: Tensor  # its transpose
@@ -74,7 +73,7 @@ class CompiledEngine(Engine):
 
     def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
-        self.dense = DenseEngine(config)
+        self.folding = Folding(config)
         self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # reused by later evaluations
         # Weights whose tables are work arrays, too; overwritten once these weights are no longer referenced.
         self._last: weakref.ref[CompiledWeights] | None = None
@@ -85,8 +84,8 @@ class CompiledEngine(Engine):
         `keep` as in `prepare`.
         """
         members, elements = parameters["elements"].shape
-        fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.dense.channels.streams)
-        short = (1 + elements) << self.config.layers <= streams.WIDEST
+        fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.folding.channels.streams)
+        short = (1 + elements) << self.config.layers <= WIDEST
         small = self.space(batch.positions.shape[-2]) <= MOST
         plain = all(
             t.dtype == torch.float32 and t.device.type == "cpu" for t in (parameters["mu"], batch.positions)
@@ -98,23 +97,25 @@ class CompiledEngine(Engine):
 
     def space(self, atoms: int) -> int:
         """Numbers that a thread needs for a layer of any stream."""
-        return atoms**2 * max((2 * modules + 3) * width for _, modules, width in self.dense.channels.streams)
+        return atoms**2 * max(
+            (2 * modules + 3) * width for _, modules, width in self.folding.channels.streams
+        )
 
     @torch.no_grad()
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
         p = parameters
-        prepared = self.dense.prepare(p)
+        folded = self.folding.fold(p)
         free = not keep and (self._last is None or self._last() is None)
         nodes = Nodes(
-            self.config, self.dense.channels, p["mu"], prepared.folded, keep, self.array if free else None
+            self.config, self.folding.channels, p["mu"], folded.functions, keep, self.array if free else None
         )
-        (vectors,) = prepared.plan.ends  # (S, R, V)
+        (vectors,) = folded.plan.ends  # (S, R, V)
         into = torch.bmm(vectors, self.hidden_weights(p).mT).flatten(0, 1)
         output = torch.cat(
             [p["output.weight"].flatten(), p["output.bias"].flatten(), p["softplus_shift"].flatten()]
         )
         bias = p["hidden.bias"][0].contiguous()
-        weights = CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+        weights = CompiledWeights(folded, nodes, into, into.mT.contiguous(), bias, output)
         if free:
             self._last = weakref.ref(weights)
         return weights
@@ -158,7 +159,7 @@ class _Work:
         check_shape("positions", positions, (*numbers.shape, 3))
         self.reached = ""  # the last sweep
         self.arrays: dict[str, Tensor] = {}
-        elements = weights.prepared.parameters["elements"]
+        elements = weights.folded.parameters["elements"]
         one_hot = (numbers[..., None] == elements[0]).float()
         given = {
             "numbers": numbers.to(torch.int64).contiguous(), "positions": positions.float().contiguous(),
@@ -232,12 +233,13 @@ class _Work:
             self._new_in(s, "alpha_hat", units, self.atoms, self.atoms)
             self._new_in(s, "by_table", SHARES, *self.w.nodes.tables[s].shape)
         self._sweep("gradient", after="forces")
-        return flat(self.w.prepared.parameters, self._by_weights(by_energy))
+        found, parameters = self._by_weights(by_energy), self.w.folded.parameters
+        return torch.cat([found[name].flatten(1) for name in parameters if name in found], 1)
 
     def _by_weights(self, by_energy: Tensor) -> dict[str, Tensor]:
         """Gradients with respect to the network's weights from the results of the C++ code."""
-        dense, prepared = self.engine.dense, self.w.prepared
-        p, plan, count = prepared.parameters, prepared.plan, len(self.config.orders)
+        folding, folded = self.engine.folding, self.w.folded
+        p, plan, count = folded.parameters, folded.plan, len(self.config.orders)
         pairs = {name: self.arrays[name].flatten(0, 1) for name in ("c", "c_dot", "hidden_bar", "hidden_hat")}
         by_into = pairs["c"].mT @ pairs["hidden_hat"]
         by_into = by_into.addmm_(pairs["c_dot"].mT, pairs["hidden_bar"], alpha=-1.0).unflatten(0, (count, -1))
@@ -246,7 +248,7 @@ class _Work:
         weight: list[Tensor] = []
         bias: list[Tensor] = []
         for vectors, w in zip(reversed(plan.vectors[0]), reversed(plan.weight), strict=True):
-            t_hat, by_w, by_b = streams.vectors_back(t_hat, vectors, w)
+            t_hat, by_w, by_b = vectors_back(t_hat, vectors, w)
             weight.insert(0, by_w)
             bias.insert(0, by_b)
         real = (self.arrays["numbers"] > 0).sum(1)
@@ -261,8 +263,8 @@ class _Work:
             "hidden.bias": pairs["hidden_hat"].sum(0)[None],
             "output.weight": self.arrays["by_output"].sum((0, 1))[None, None],
             "output.bias": (by_energy * real).sum()[None, None],
-            **dense.by_vectors(weight, bias, t_hat[:, 1:]),
-            **dense.unfold(p, prepared.factors, self.w.nodes.by_functions(by_tables)),
+            **folding.by_vectors(weight, bias, t_hat[:, 1:]),
+            **folding.unfold(p, folded.factors, self.w.nodes.by_functions(by_tables)),
         }
 
     def _sweep(self, name: str, after: str) -> None:
