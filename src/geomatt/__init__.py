@@ -15,7 +15,9 @@ from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
     from geomatt.analysis import attention, intervene, pair_effects
-    from geomatt.data import Dataset, Split, Structure, blocked_split, random_split, read
+    from geomatt.data import read
+    from geomatt.data.splits import Split, blocked_split, random_split
+    from geomatt.data.structures import Dataset, Structure
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, Potential, load, save
     from geomatt.pages import explain
@@ -33,29 +35,5 @@ def _version() -> str:
 
 __version__ = _version()
 
-_MODULES = {
-    "Committee": "model",
-    "Dataset": "data.structures",
-    "GeomAttCalculator": "simulation.calculator",
-    "Potential": "model",
-    "Split": "data.splits",
-    "Structure": "data.structures",
-    "TrainConfig": "training",
-    "TrainResult": "training",
-    "attention": "analysis",
-    "blocked_split": "data.splits",
-    "evaluate": "evaluation",
-    "explain": "pages",
-    "intervene": "analysis",
-    "load": "model",
-    "pair_effects": "analysis",
-    "random_split": "data.splits",
-    "read": "data",
-    "resolve": "training",
-    "save": "model",
-    "train": "training",
-    "train_members": "training",
-}
-
-__all__ = ["GeomAttError", "__version__", *_MODULES]
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+_names, __getattr__, __dir__ = lazy_names(__name__)
+__all__ = ["GeomAttError", "__version__", *_names]

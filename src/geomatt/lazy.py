@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
-from collections.abc import Callable, Mapping
+import inspect
+import sys
+from collections.abc import Callable
 from typing import Any
 
 
-def lazy_names(
-    package: str, modules: Mapping[str, str]
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """`__getattr__` and `__dir__` of a package, from the module below it that defines each name."""
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+    """`__all__`, `__getattr__` and `__dir__` of a package, for the names it imports `if TYPE_CHECKING`.
+
+    So each name is listed once, for type checkers and at run time.
+    """
+    module = sys.modules[package]
+    modules = {
+        alias.name: str(line.module)
+        for block in ast.parse(inspect.getsource(module)).body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
 
     def get(name: str) -> Any:
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = importlib.import_module(f"{package}.{modules[name]}")
-        value = getattr(module, name)
-        setattr(importlib.import_module(package), name, value)  # found at once from now on
+        value = getattr(importlib.import_module(modules[name]), name)
+        setattr(module, name, value)  # found at once from now on
         return value
 
-    def names() -> list[str]:
-        return sorted({*vars(importlib.import_module(package)), *modules})
-
-    return get, names
+    return sorted(modules), get, lambda: sorted({*vars(module), *modules})

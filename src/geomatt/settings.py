@@ -19,20 +19,40 @@ _WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: 
 
 
 def setting(default: Any, help: str, **metadata: Any) -> Any:
-    """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row."""
+    """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row.
+
+    `choices`, `least`, `most` and `within` (two ends) limit its value.
+    """
     return dataclasses.field(default=default, metadata={"help": help, **metadata})
 
 
 def check_types(config: Any) -> None:
-    """Bring the values of a config dataclass into the annotated types, or raise an error that names one.
+    """Bring the values of a config dataclass into the annotated types; raise an error for a wrong value.
 
     None is accepted where it is the default.
     """
     hints = field_types(type(config))  # type: ignore[arg-type]
     for item in dataclasses.fields(config):
-        value = getattr(config, item.name)
-        if item.name in hints and not (value is None and item.default is None):
-            object.__setattr__(config, item.name, typed(item.name, value, hints[item.name]))
+        name, value = item.name, getattr(config, item.name)
+        if value is None and item.default is None:
+            continue
+        if name in hints:
+            value = typed(name, value, hints[name])
+            object.__setattr__(config, name, value)
+        if value is not None:
+            _check_limits(name, value, item.metadata)
+
+
+def _check_limits(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
+    choices, least, most, within = (metadata.get(key) for key in ("choices", "least", "most", "within"))
+    if choices and value not in choices:
+        raise GeomAttError(f"Unknown `{name}` {value!r}. Use one of: {', '.join(choices)}.")
+    if least is not None and value < least:
+        raise GeomAttError(f"`{name}` must be at least {least}, not {value}.")
+    if most is not None and value > most:
+        raise GeomAttError(f"`{name}` must be at most {most}, not {value}.")
+    if within and not within[0] <= value <= within[1]:  # NaN is outside
+        raise GeomAttError(f"`{name}` must be from {within[0]:g} to {within[1]:g}, not {value:g}.")
 
 
 @functools.cache

@@ -208,7 +208,7 @@ def test_structures_of_any_size_by_what_they_need(monkeypatch) -> None:
     expected = evaluate(network, batch)
     monkeypatch.setattr(sparse_engine, "SHARE", 1e-12)
     engine = SparseEngine(network)
-    assert len(engine._parts(batch.as_member(), True)) == 4
+    assert len(engine._parts(batch.as_member())) == 4
     found = engine.evaluate(network.stacked(), batch.as_member())
     assert torch.allclose(found.energy, expected.energy, atol=1e-12)
     assert torch.allclose(found.forces, expected.forces, atol=1e-12)

@@ -32,36 +32,4 @@ if TYPE_CHECKING:
     from geomatt.analysis.intervention import Intervention, PairEffects, intervene, pair_effects
     from geomatt.analysis.projection import flat_view
 
-_MODULES = {
-    "BY_ATTENTION": "deletion",
-    "BY_CHANCE": "deletion",
-    "BY_DISTANCE": "deletion",
-    "BY_EFFECT": "deletion",
-    "DELETED": "deletion",
-    "BondScore": "bonds",
-    "DeletionCurve": "deletion",
-    "Faithfulness": "deletion",
-    "Intervention": "intervention",
-    "PairEffects": "intervention",
-    "as_structure": "coefficients",
-    "attention": "coefficients",
-    "attention_figure": "figures",
-    "auroc": "bonds",
-    "average_precision": "bonds",
-    "bond_matrix": "bonds",
-    "bond_scores": "bonds",
-    "deletion_curves": "deletion",
-    "distances": "bonds",
-    "draw_atoms": "figures",
-    "faithfulness": "deletion",
-    "flat_view": "projection",
-    "hydrogen_bonds": "bonds",
-    "intervene": "intervention",
-    "molecule_figure": "figures",
-    "pair_effects": "intervention",
-    "symmetrised": "bonds",
-    "untrained_networks": "controls",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -9,7 +9,7 @@ from typing import Any, overload
 import numpy as np
 
 from geomatt.data.structures import AtomsLike, Dataset, Structure, as_structure
-from geomatt.model import AnyPotential, AttentionRecord, load
+from geomatt.model import AnyPotential, AttentionRecord, loaded
 
 Model = AnyPotential | str | os.PathLike[str]
 Records = list[AttentionRecord[np.ndarray]]
@@ -39,7 +39,7 @@ def attention(
 
     α_ij weighs what atom i receives from atom j. There is no softmax: values may be negative.
     """
-    potential = model if isinstance(model, AnyPotential) else load(model)
+    potential = loaded(model)
     many = isinstance(atoms, Dataset | list | tuple)
     items: Iterable[Any] = atoms if many else [atoms]
     structures = [as_structure(item) for item in items]

@@ -18,7 +18,7 @@ from geomatt.analysis.bonds import distances, symmetrised
 from geomatt.analysis.coefficients import Model, attention
 from geomatt.analysis.intervention import PairEffects, pair_effects, root_mean_square, switched
 from geomatt.data.structures import AtomsLike, Structure, as_structure
-from geomatt.model import AnyPotential, load
+from geomatt.model import AnyPotential, loaded
 
 DELETED = (0.0, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0)  # of all pairs, switched off
 BY_ATTENTION = "all attention"  # a pair by its largest coefficient, each record divided by its largest
@@ -74,7 +74,7 @@ def faithfulness(
     The controls are inverse distance, the effect of each pair alone, and `random` random orders. With forces
     in the structure, curves have errors against them.
     """
-    potential = model if isinstance(model, AnyPotential) else load(model)
+    potential = loaded(model)
     structure = as_structure(atoms)
     effects = pair_effects(potential, structure)
     rankings = _rankings(potential, structure, effects, random, seed)

@@ -18,7 +18,7 @@ from geomatt.analysis.coefficients import Model
 from geomatt.data.batch import collate
 from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.errors import GeomAttError
-from geomatt.model import AnyPotential, Network, Potential, load
+from geomatt.model import AnyPotential, Network, Potential, loaded
 from geomatt.model.autograd import AutogradEngine
 
 Layers = int | Sequence[int] | None
@@ -62,7 +62,7 @@ def intervene(
     than rounds, the first for what pairs bring in at the start. In cells all images of a pair are off. A
     committee gives the mean of its members.
     """
-    potential, structure = _loaded(model), as_structure(atoms)
+    potential, structure = loaded(model), as_structure(atoms)
     found = switched(potential, structure, _matrix(pairs, len(structure))[None], layers)
     return Intervention(float(found.energy[0]), found.atomic_energies[0], found.forces[0])
 
@@ -71,7 +71,7 @@ def pair_effects(
     model: Model, atoms: Structure | AtomsLike, layers: Layers = None, *, batch_size: int = BATCH
 ) -> PairEffects:
     """The change of energy and forces for each pair of atoms switched off alone."""
-    potential, structure = _loaded(model), as_structure(atoms)
+    potential, structure = loaded(model), as_structure(atoms)
     size = len(structure)
     i, j = np.triu_indices(size, 1)
     off = np.zeros((len(i), size, size), dtype=bool)
@@ -117,7 +117,6 @@ def _of_member(
     for part in every.to(network.device).split(batch_size):
         batch = one.apply(lambda x, count=len(part): x.expand(count, *x.shape[1:]))  # type: ignore[misc]
         found = engine.evaluate(weights, batch.as_member(), switch=_switch(network, part, chosen))
-        assert found.atomic is not None
         assert found.forces is not None
         atomic.append(found.atomic[0].double())
         forces.append(found.forces[0].double())
@@ -164,7 +163,3 @@ def _matrix(pairs: Iterable[Sequence[int]], atoms: int) -> np.ndarray:
     matrix = np.zeros((atoms, atoms), dtype=bool)
     matrix[i, j] = matrix[j, i] = True
     return matrix
-
-
-def _loaded(model: Model) -> AnyPotential:
-    return model if isinstance(model, AnyPotential) else load(model)

@@ -71,18 +71,13 @@ def energies_compared(dataset: Dataset) -> bool:
 def _not_finite(dataset: Dataset) -> list[str]:
     forces = dataset.forces
     if forces is not None:  # forces of a whole structure may be missing
-        forces = forces[np.repeat(~_all_nan(dataset, forces), dataset.sizes)]
+        forces = forces[np.repeat(~dataset.lacks_forces, dataset.sizes)]
     arrays = (("positions", dataset.positions), ("energies", dataset.energies), ("forces", forces))
     return [
         f"The {name} contain NaN or infinity."
         for name, array in arrays
         if array is not None and not np.isfinite(array).all()
     ]
-
-
-def _all_nan(dataset: Dataset, forces: np.ndarray) -> np.ndarray:
-    known = np.add.reduceat((~np.isnan(forces)).sum(axis=1), dataset.offsets[:-1])
-    return known == 0
 
 
 def _repeated_frames(dataset: Dataset) -> list[str]:

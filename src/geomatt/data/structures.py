@@ -296,6 +296,14 @@ class Dataset(Sequence[Structure]):
         )
 
     @property
+    def lacks_forces(self) -> np.ndarray:
+        """True for structures none of whose forces are known, (n,); where some are not, labels are wrong."""
+        if self.forces is None:
+            return np.ones(len(self), dtype=bool)
+        lacking: np.ndarray = np.add.reduceat((~np.isnan(self.forces)).sum(1), self.offsets[:-1]) == 0
+        return lacking
+
+    @property
     def has_stress(self) -> np.ndarray:
         """True for structures with stress, (n,)."""
         return self._labelled(self.stress)

@@ -14,7 +14,7 @@ from geomatt.arguments import indices_of, require
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
-from geomatt.model import AnyPotential, Prediction, load
+from geomatt.model import AnyPotential, Prediction, loaded
 from geomatt.model.files import fingerprint
 from geomatt.units import energy_unit
 
@@ -34,7 +34,7 @@ def evaluate(
     `indices` chooses frames; `unit` is the unit of reports, by default that of the model's training data.
     `progress` is called with the number of frames done since the last call.
     """
-    potential = model if isinstance(model, AnyPotential) else load(model)
+    potential = loaded(model)
     report = energy_unit(unit or potential.record.get("report_unit") or "eV")
     require("data", dataset, Dataset, "geomatt.read(FILE)")
     if dataset.energies is None and dataset.forces is None:

@@ -12,7 +12,7 @@ from geomatt.data.files import atomic_output
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
-from geomatt.model.potential import Prediction
+from geomatt.model.output import Prediction
 
 LEVEL = 0.9  # of error bars
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -74,10 +74,8 @@ class EvaluationResult:
         result = {}
         for z in self.data.elements:
             atoms = self.data.numbers == z
-            mae, rmse = self._force_errors(atoms)
-            result[SYMBOLS[z]] = Errors(
-                len(np.unique(owner[atoms])), int(atoms.sum()), forces_mae=mae, forces_rmse=rmse
-            )
+            structures = len(np.unique(owner[atoms]))
+            result[SYMBOLS[z]] = Errors(structures, int(atoms.sum()), **self._force_errors(atoms))
         return result
 
     @cached_property
@@ -152,36 +150,20 @@ class EvaluationResult:
         return names[inverse.reshape(-1)]
 
     def _errors(self, chosen: np.ndarray) -> Errors:
+        """Errors of the structures where `chosen` (n,) is True."""
         sizes = self.data.sizes[chosen]
-        forces_mae, forces_rmse = self._force_errors(np.repeat(chosen, self.data.sizes))
-        stress_mae = stress_rmse = None
+        found = self._force_errors(np.repeat(chosen, self.data.sizes))
         if self.stress is not None and self.data.stress is not None:
-            stress_mae, stress_rmse = _mae_rmse((self.stress - self.data.stress)[chosen])
-        errors = Errors(
-            int(chosen.sum()),
-            int(sizes.sum()),
-            forces_mae=forces_mae,
-            forces_rmse=forces_rmse,
-            stress_mae=stress_mae,
-            stress_rmse=stress_rmse,
-        )
-        if self.data.energies is None:
-            return errors
-        difference = (self.energies - self.data.energies)[chosen]
-        mae, rmse = _mae_rmse(difference)
-        per_atom_mae, per_atom_rmse = _mae_rmse(difference / sizes)
-        return replace(
-            errors,
-            energy_mae=mae,
-            energy_rmse=rmse,
-            energy_per_atom_mae=per_atom_mae,
-            energy_per_atom_rmse=per_atom_rmse,
-        )
+            found |= _mae_rmse("stress", (self.stress - self.data.stress)[chosen])
+        if self.data.energies is not None:
+            difference = (self.energies - self.data.energies)[chosen]
+            found |= _mae_rmse("energy", difference) | _mae_rmse("energy_per_atom", difference / sizes)
+        return Errors(int(chosen.sum()), int(sizes.sum()), **found)
 
-    def _force_errors(self, atoms: np.ndarray) -> tuple[float | None, float | None]:
+    def _force_errors(self, atoms: np.ndarray) -> dict[str, float]:
         if self.forces is None or self.data.forces is None:
-            return None, None
-        return _mae_rmse((self.forces - self.data.forces)[atoms])
+            return {}
+        return _mae_rmse("forces", (self.forces - self.data.forces)[atoms])
 
 
 def _shares(error: np.ndarray, spread: np.ndarray, scale: Scale, freedom: int) -> dict[str, list[float]]:
@@ -196,9 +178,12 @@ def _shares(error: np.ndarray, spread: np.ndarray, scale: Scale, freedom: int) -
     }
 
 
-def _mae_rmse(error: np.ndarray) -> tuple[float | None, float | None]:
-    """Of what is known; None if nothing is."""
+def _mae_rmse(name: str, error: np.ndarray) -> dict[str, float]:
+    """NAME_mae and NAME_rmse of the errors that are known; empty if none is."""
     error = error[~np.isnan(error)]
     if not len(error):
-        return None, None
-    return float(np.abs(error).mean()), float(np.sqrt(np.square(error).mean()))
+        return {}
+    return {
+        f"{name}_mae": float(np.abs(error).mean()),
+        f"{name}_rmse": float(np.sqrt(np.square(error).mean())),
+    }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,13 +13,6 @@ from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
 
 
-@dataclass
-class AutogradEvaluation(Evaluation):
-    """Energies and forces with the graph that leads from the weights to them."""
-
-    weights: dict[str, Tensor] = field(default_factory=dict)
-
-
 class AutogradEngine(Engine):
     """Forces and loss gradients by automatic differentiation, for M members at once."""
 
@@ -27,19 +20,16 @@ class AutogradEngine(Engine):
         self.network = copy.deepcopy(network).requires_grad_(False)  # weights come with every call
         self.names = [name for name, _ in network.named_parameters()]
 
-    def evaluate(
+    def compute(
         self,
         prepared: Parameters,
         batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
+        index: Tensor | None,
+        forces: bool,
+        gradient: bool,
         switch: Tensor | None = None,
-    ) -> AutogradEvaluation:
+    ) -> Evaluation:
         """As every engine; `switch` (layers, B, N, N) multiplies pairs, the same in all members."""
-        if index is not None:
-            batch = batch.rows(index)
         parameters, weights = dict(prepared), {}
         with torch.set_grad_enabled(forces or gradient):
             if gradient:
@@ -51,8 +41,7 @@ class AutogradEngine(Engine):
                 inputs.append(torch.zeros_like(batch.cell).requires_grad_())
                 moved = strained(moved, inputs[1])
             atomic = self._atomic_energies(parameters, moved, switch)
-            energy = atomic.sum(-1)
-            found = stress = None
+            energy, found, stress = atomic.sum(-1), None, None
             if forces:
                 # A structure of one atom may not use its position: its force is zero.
                 slope, *virial = torch.autograd.grad(
@@ -61,28 +50,26 @@ class AutogradEngine(Engine):
                 found = -slope
                 if batch.cell is not None:
                     stress = per_volume(virial[0], batch.cell)
-        if not gradient:
-            return AutogradEvaluation(energy.detach(), atomic.detach(), found, stress)
-        return AutogradEvaluation(energy, None, found, stress, weights=weights)
+        # Outputs with the graph that leads from the weights to them.
+        state = ((energy, found, stress), list(weights.values())) if gradient else None
+        return Evaluation(energy.detach(), atomic.detach(), _plain(found), _plain(stress), state)
 
     def gradient(
         self,
-        evaluation: AutogradEvaluation,
+        evaluation: Evaluation,
         by_energy: Tensor,
         by_forces: Tensor | None,
         by_stress: Tensor | None = None,
     ) -> Tensor:
-        outputs, slopes = [evaluation.energy], [by_energy]
-        for output, slope in ((evaluation.forces, by_forces), (evaluation.stress, by_stress)):
-            if slope is not None and output is not None and output.requires_grad:
-                outputs.append(output)
-                slopes.append(slope)
-        weights = [evaluation.weights[name] for name in self.names]
-        found = torch.autograd.grad(outputs, weights, slopes, allow_unused=True)
-        flat = [
-            (torch.zeros_like(w) if g is None else g).flatten(1) for w, g in zip(weights, found, strict=True)
+        outputs, weights = evaluation.state
+        known = [
+            (output, slope)
+            for output, slope in zip(outputs, (by_energy, by_forces, by_stress), strict=True)
+            if slope is not None and output is not None and output.requires_grad
         ]
-        return torch.cat(flat, 1)
+        outputs, slopes = zip(*known, strict=True)
+        found = torch.autograd.grad(outputs, weights, slopes, materialize_grads=True)
+        return torch.cat([g.flatten(1) for g in found], 1)
 
     def _atomic_energies(self, parameters: Parameters, batch: Batch, switch: Tensor | None) -> Tensor:
         """Atomic energies (M, B, N), of all members at once where the network allows it."""
@@ -95,15 +82,14 @@ class AutogradEngine(Engine):
                 return result
 
             return vmap(one)(dict(parameters), batch.numbers, batch.positions)
-        parts = [
-            functional_call(
-                self.network,
-                {name: value[m] for name, value in parameters.items()},
-                (batch.member(m), switch),
-            )
-            for m in range(members)
-        ]
-        return torch.stack(parts)
+        return torch.stack(
+            [
+                functional_call(
+                    self.network, {n: v[m] for n, v in parameters.items()}, (batch.member(m), switch)
+                )
+                for m in range(members)
+            ]
+        )
 
 
 def strained(batch: Batch, strain: Tensor) -> Batch:
@@ -118,3 +104,7 @@ def per_volume(virial: Tensor, cell: Tensor) -> Tensor:
     volume = torch.linalg.det(cell).abs()[..., None, None]
     there = volume > 0
     return torch.where(there, virial / torch.where(there, volume, 1.0), torch.nan)
+
+
+def _plain(x: Tensor | None) -> Tensor | None:
+    return None if x is None else x.detach()

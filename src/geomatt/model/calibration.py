@@ -39,7 +39,7 @@ class Scale:
         """From absolute errors (n,) and spreads (n,) of data the members were not fitted to."""
         floor = _FLOOR * float(np.median(spread)) or float(np.abs(error).mean()) or 1.0
         scores = np.sort(np.abs(error) / (spread + floor))
-        # The (n + 1)-th observation is the new one; with few data the largest score has to do.
+        # The (n + 1)-th observation is the new one; with few data the largest score is used.
         ranks = [min(len(scores), math.ceil((len(scores) + 1) * level)) for level in LEVELS]
         return cls(tuple(float(scores[rank - 1]) for rank in ranks), floor)
 

@@ -29,6 +29,8 @@ class PreparedWeights:
 class ChoosingEngine(Engine):
     """Evaluates with the engine that `choose` names; the loss gradient is that engine's, too."""
 
+    gathers = True  # if the chosen engine does
+
     @abstractmethod
     def choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         """The fastest engine for a batch, with or without a loss gradient."""
@@ -39,14 +41,8 @@ class ChoosingEngine(Engine):
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> PreparedWeights:
         return PreparedWeights(parameters, keep)
 
-    def evaluate(
-        self,
-        prepared: PreparedWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
+    def compute(
+        self, prepared: PreparedWeights, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
     ) -> Evaluation:
         engine = self.choose(prepared, batch, gradient)
         found = engine.evaluate(prepared.of(engine), batch, index=index, forces=forces, gradient=gradient)

@@ -10,8 +10,8 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
-from geomatt.model.domain import Limits
-from geomatt.model.potential import AnyPotential, Output, Potential, with_walls
+from geomatt.model.output import Output
+from geomatt.model.potential import AnyPotential, Potential
 
 
 @dataclass(repr=False)
@@ -31,15 +31,7 @@ class Committee(AnyPotential):
     def __repr__(self) -> str:
         return f"Committee({len(self.members)} of {self.members[0]!r})"
 
-    def evaluate(
-        self,
-        batch: Batch,
-        *,
-        forces: bool = True,
-        attention: bool = False,
-        keep: bool = False,
-        limits: Limits | None = None,
-    ) -> Output:
+    def _evaluate(self, batch: Batch, forces: bool, attention: bool, keep: bool) -> Output:
         found = [m.evaluate(batch, forces=forces, attention=attention, keep=keep) for m in self.members]
         all_forces = _stack([f.forces for f in found])  # (members, B, N, 3)
         stress = _stack([f.stress for f in found])
@@ -51,7 +43,7 @@ class Committee(AnyPotential):
                 for i, record in enumerate(records)
             ]
         energy = torch.stack([f.energy for f in found])
-        output = Output(
+        return Output(
             energy.mean(0),
             torch.stack([f.atomic_energies for f in found]).mean(0),
             None if all_forces is None else all_forces.mean(0),
@@ -60,7 +52,6 @@ class Committee(AnyPotential):
             energy_spread=energy.std(0, correction=0),
             forces_spread=None if all_forces is None else all_forces.std(0, correction=0).norm(dim=-1),
         )
-        return output if limits is None else with_walls(output, batch, self.domain, limits)
 
 
 def _stack(values: list[Tensor | None]) -> Tensor | None:

@@ -21,9 +21,22 @@ class Evaluator:
     """
 
     def __init__(self, network: Network, *, keep: bool = False, engine: str = "auto") -> None:
-        self.engine, self.keep = network.engine(engine), keep
+        self.network, self.name, self.keep = network, engine, keep
+        self.weights = [*network.parameters(), *network.buffers()]
+        self.versions = self._versions()
+        self.engine = network.engine(engine)
         self.prepared = self.engine.prepare(network.stacked(), keep=keep)
         self._graphs: dict[tuple[torch.Size, bool], _Graph] = {}
+
+    def holds(self, network: Network, engine: str) -> bool:
+        """True if it was made for this network and engine, and the weights have not changed since.
+
+        Asked at every evaluation, so it is fast.
+        """
+        return network is self.network and engine == self.name and self._versions() == self.versions
+
+    def _versions(self) -> list[tuple[int, int]]:
+        return [(w.data_ptr(), w._version) for w in self.weights]
 
     def __call__(self, batch: Batch, *, forces: bool = True) -> Evaluation:
         """Evaluate structures (B, N). Results have a leading axis of one; later calls may overwrite them."""

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from geomatt.model.zoo import find_shipped, stability_of, unknown_name_hint
 
 FORMAT = 1
 HEADER_KEY = "geomatt"
+UNFIT = "does not fit its own description"
 
 Contents = tuple[dict[str, Any], dict[str, Tensor]]  # header, tensors
 # UPGRADES[n] turns the contents of a format-n file into those of format n + 1.
@@ -86,6 +88,11 @@ def load(
     return load_file(target, device, dtype)
 
 
+def loaded(model: AnyPotential | str | os.PathLike[str]) -> AnyPotential:
+    """A potential as it is, or `load` for anything else."""
+    return model if isinstance(model, AnyPotential) else load(model)
+
+
 def load_file(
     path: Path, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
 ) -> Potential:
@@ -109,16 +116,11 @@ def load_bytes(
         estimate = Estimate.from_dict(bars["estimate"]) if bars else None
         calibration = Calibration.from_dict(bars["calibration"]) if bars else None
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise GeomAttError(
-            f"{path} has a damaged description ({type(error).__name__}: {error}). "
-            "Use a fresh copy of the file."
-        ) from error
+        raise _unusable(path, f"has a damaged description ({type(error).__name__}: {error})") from error
     held = sum(value.numel() * value.element_size() for value in tensors.values())
     if (described := weight_bytes(network_type, config, stored)) > 2 * held + 1e6:  # before it is allocated
-        raise GeomAttError(
-            f"{path} does not fit its own description: that needs {described / 1e6:,.0f} MB of weights, and "
-            f"{held / 1e6:,.1f} MB are there. Use a fresh copy of the file."
-        )
+        sizes = f"that needs {described / 1e6:,.0f} MB of weights, and {held / 1e6:,.1f} MB are there"
+        raise _unusable(path, f"{UNFIT}: {sizes}")
     with torch.random.fork_rng(devices=[]):  # loading must not advance the caller's random state
         network = network_type(config, stored)
     _fill(network, tensors, path)
@@ -131,7 +133,7 @@ def read_contents(content: bytes, path: Path) -> Contents:
     header = _header(content, path)
     version = header.get("format")
     if not isinstance(version, int):
-        raise GeomAttError(f"{path} does not say which format it has. Use a fresh copy of the file.")
+        raise _unusable(path, "does not say which format it has")
     if version > FORMAT:
         raise GeomAttError(
             f"{path} has format {version}, written by geomatt {header.get('version', '?')}; this version "
@@ -140,7 +142,7 @@ def read_contents(content: bytes, path: Path) -> Contents:
     try:
         tensors = load_tensors(content)
     except SafetensorError as error:
-        raise GeomAttError(f"{path} is damaged ({error}). Use a fresh copy of the file.") from error
+        raise _unusable(path, f"is damaged ({error})") from error
     for step in range(version, FORMAT):
         header, tensors = UPGRADES[step](header, tensors)
     if header.get("kind") not in known_kinds():
@@ -242,6 +244,10 @@ def _read_bytes(path: Path) -> bytes:
         raise GeomAttError(f"Cannot read {path}: {error.strerror}.") from error
 
 
+def _unusable(path: Path, why: str) -> GeomAttError:
+    return GeomAttError(f"{path} {why}. Use a fresh copy of the file.")
+
+
 def _foreign(path: Path) -> GeomAttError:
     return GeomAttError(
         f"{path} is not a safetensors file. geomatt reads its own model files only; turn a checkpoint of the "
@@ -266,28 +272,25 @@ def _require_safetensors(start: bytes, path: Path) -> int:
 def _header(content: bytes, path: Path) -> dict[str, Any]:
     """The description in a file's header; each kind of invalid file has its own error message."""
     length = _require_safetensors(content[:9], path)
-    foreign, truncated = _foreign(path), _truncated(path)
     if 8 + length > len(content):
-        raise truncated
+        raise _truncated(path)
     try:
         entries: dict[str, Any] = json.loads(content[8 : 8 + length])
         metadata = entries.pop("__metadata__", {})
         end = max((entry["data_offsets"][1] for entry in entries.values()), default=0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise foreign from error
+        raise _foreign(path) from error
     if HEADER_KEY not in metadata:
         raise GeomAttError(
             f"{path} is a safetensors file, but not a geomatt model. Give a file written by geomatt."
         )
     if 8 + length + end > len(content):
-        raise truncated
-    try:
+        raise _truncated(path)
+    with suppress(ValueError):
         header = json.loads(metadata[HEADER_KEY])
-    except ValueError as error:
-        raise GeomAttError(f"{path} has a damaged description. Use a fresh copy of the file.") from error
-    if not isinstance(header, dict):
-        raise GeomAttError(f"{path} has a damaged description. Use a fresh copy of the file.")
-    return header
+        if isinstance(header, dict):
+            return header
+    raise _unusable(path, "has a damaged description")
 
 
 def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
@@ -297,22 +300,15 @@ def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> N
     if missing or extra:
         parts = [f"lacks {', '.join(missing)}"] if missing else []
         parts += [f"has unknown {', '.join(extra)}"] if extra else []
-        raise GeomAttError(
-            f"{path} does not fit its own description: it {' and '.join(parts)}. "
-            "Use a fresh copy of the file."
-        )
+        raise _unusable(path, f"{UNFIT}: it {' and '.join(parts)}")
     for name, value in expected.items():
-        if tensors[name].shape != value.shape:
-            raise GeomAttError(
-                f"{path} does not fit its own description: {name} has shape {tuple(tensors[name].shape)}, "
-                f"expected {tuple(value.shape)}. Use a fresh copy of the file."
-            )
-        if tensors[name].dtype != value.dtype:
-            raise GeomAttError(
-                f"{path} does not fit its own description: {name} is {tensors[name].dtype}, "
-                f"expected {value.dtype}. Use a fresh copy of the file."
-            )
-        if value.is_floating_point() and not bool(torch.isfinite(tensors[name]).all()):
+        found = tensors[name]
+        if found.shape != value.shape:
+            shapes = f"has shape {tuple(found.shape)}, expected {tuple(value.shape)}"
+            raise _unusable(path, f"{UNFIT}: {name} {shapes}")
+        if found.dtype != value.dtype:
+            raise _unusable(path, f"{UNFIT}: {name} is {found.dtype}, expected {value.dtype}")
+        if value.is_floating_point() and not bool(torch.isfinite(found).all()):
             raise GeomAttError(f"{path} holds weights that are not finite numbers ({name}). Train again.")
     network.load_state_dict(tensors)
 

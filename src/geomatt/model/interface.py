@@ -198,24 +198,15 @@ class Network(nn.Module, ABC):
         return {name: value[None] for name, value in self.tensors().items()}
 
 
-def pair_switch(switch: Tensor, layers: int, batch: Batch) -> Tensor:
-    """A switch as (layers, B, N, N), with ones where i = j."""
-    atoms = batch.numbers.shape[-1]
-    own = torch.eye(atoms, dtype=torch.bool, device=batch.numbers.device)
-    every = switch.to(batch.positions).expand(layers, *batch.numbers.shape, atoms)
-    return torch.where(own, 1.0, every)
-
-
 @dataclass
 class Evaluation:
-    """Predictions of M networks for a batch, in normalised units and Å. Engines may add fields."""
+    """Predictions of M networks for a batch, in normalised units and Å."""
 
     energy: Tensor  # (M, B)
-    atomic: (
-        Tensor | None
-    )  # (M, B, N), summing to the energy; may be None after an evaluation with `gradient=True`
+    atomic: Tensor  # (M, B, N), summing to the energy
     forces: Tensor | None  # (M, B, N, 3)
     stress: Tensor | None = None  # (M, B, 3, 3), nan for structures without a volume
+    state: Any = None  # what a gradient continues from; None if none was asked for
     maker: Engine | None = None  # the engine chosen by one that chooses among several
 
 
@@ -224,14 +215,17 @@ class Engine(ABC):
 
     `prepare` once for given weights, then `evaluate` any number of batches. After an evaluation with
     `gradient=True`, `gradient` turns the derivatives of a loss with respect to energies and forces into its
-    gradient with respect to all parameters. Results may be overwritten by the next evaluation.
+    gradient with respect to all parameters. Results may be overwritten by the next evaluation. An engine
+    defines `compute`, and `backward` if it has loss gradients.
     """
+
+    gathers: ClassVar[bool] = False  # True if `compute` takes the structures of an index on the way
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Any:
         """Precompute what depends on the weights alone; `keep` if it will be used for many evaluations."""
         return parameters
 
-    @abstractmethod
+    @torch.no_grad()
     def evaluate(
         self,
         prepared: Any,
@@ -240,20 +234,42 @@ class Engine(ABC):
         index: Tensor | None = None,
         forces: bool = True,
         gradient: bool = False,
+        **options: Any,
     ) -> Evaluation:
         """Evaluate a batch with a leading member axis: numbers (M, B, N), positions (M, B, N, 3).
 
-        With `index` (M, B) only these structures of each member, which a fast engine gathers on the way.
+        With `index` (M, B) only these structures of each member. `options` are those of the engine's
+        `compute`, such as the `switch` of `AutogradEngine`.
         """
+        if index is not None and not self.gathers:
+            batch, index = batch.rows(index), None
+        return self.compute(prepared, batch, index, forces, gradient, **options)
 
-    @abstractmethod
+    @torch.no_grad()
     def gradient(
-        self, evaluation: Any, by_energy: Tensor, by_forces: Tensor | None, by_stress: Tensor | None = None
+        self,
+        evaluation: Evaluation,
+        by_energy: Tensor,
+        by_forces: Tensor | None,
+        by_stress: Tensor | None = None,
     ) -> Tensor:
         """Gradient of a loss (M, n) in the order of the network's parameters.
 
         From ∂loss/∂E (M, B), ∂loss/∂F (M, B, N, 3) and, of evaluations with stress, ∂loss/∂σ (M, B, 3, 3).
         """
+        if by_forces is None:
+            by_forces = evaluation.energy.new_zeros(*evaluation.atomic.shape, 3)
+        return self.backward(evaluation.state, by_energy, by_forces)
+
+    @abstractmethod
+    def compute(
+        self, prepared: Any, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
+        """As `evaluate`; the index is None unless the engine `gathers`."""
+
+    def backward(self, state: Any, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        """As `gradient`, from the state of an evaluation without stress."""
+        raise NotImplementedError(f"{type(self).__name__} has no loss gradients")
 
     def setup_pending(self) -> bool:
         """True if `setup` would take seconds, because code must be compiled for this machine."""

@@ -12,7 +12,7 @@ from geomatt.model.interface import Network
 from geomatt.model.settings import NetworkConfig
 
 COPIES = 4  # weights, gradient and two moments of the optimiser
-_SMALL = 1e9  # bytes that are not worth looking up what the machine has
+_SMALL = 1e9  # bytes; for less the free memory is not looked up
 
 
 def weight_bytes(network: type[Network], config: NetworkConfig, dtype: torch.dtype) -> int:

@@ -20,44 +20,15 @@ from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
 from geomatt.model.devices import check_device
-from geomatt.model.domain import WARNING, Domain, Limits, WallResult
+from geomatt.model.domain import WARNING, Domain, Limits
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
-from geomatt.model.interface import AttentionRecord, Network
+from geomatt.model.interface import Network
 from geomatt.model.normalisation import Normalisation
+from geomatt.model.output import Output, Prediction
 from geomatt.model.precision import parse_dtype
 from geomatt.model.surroundings import Estimate
 from geomatt.settings import typed
-
-
-@dataclass(frozen=True)
-class Output:
-    """Predictions for a batch, as tensors (eV, eV/Å).
-
-    Spreads are those of a committee; for one model they are errors estimated from its training data.
-    """
-
-    energy: Tensor  # (B,) float64
-    atomic_energies: Tensor  # (B, N) float64, summing to the energy
-    forces: Tensor | None  # (B, N, 3)
-    attention: list[AttentionRecord[Tensor]] | None
-    stress: Tensor | None = None  # (B, 3, 3), eV/Å³ in ASE's sign; nan for structures without a volume
-    walls: WallResult | None = None  # what the walls at the ends of the data added, if they were on
-    energy_spread: Tensor | None = None  # (B,) standard deviation over the members
-    forces_spread: Tensor | None = None  # (B, N) norm of the standard deviation of each atom's force
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """Predictions for one structure, as arrays (eV, eV/Å), with spreads as in `Output`."""
-
-    energy: float
-    atomic_energies: np.ndarray  # (N,) float64
-    forces: np.ndarray | None = None  # (N, 3) float64
-    attention: list[AttentionRecord[np.ndarray]] | None = None
-    stress: np.ndarray | None = None  # (3, 3) eV/Å³, of structures periodic in all directions
-    energy_spread: float | None = None
-    forces_spread: np.ndarray | None = None  # (N,)
 
 
 class AnyPotential(ABC):
@@ -67,7 +38,6 @@ class AnyPotential(ABC):
     record: dict[str, Any]
     calibration: Calibration | None = None  # of the spread
 
-    @abstractmethod
     def evaluate(
         self,
         batch: Batch,
@@ -81,6 +51,18 @@ class AnyPotential(ABC):
 
         With `limits` (from `domain.limits`) the walls at the ends of the training data are added.
         """
+        if not isinstance(batch, Batch):
+            raise GeomAttError("`evaluate` takes a Batch of tensors. Use `predict` for structures.")
+        output = self._evaluate(batch, forces, attention, keep)
+        if limits is None:
+            return output
+        if self.domain is None:
+            raise GeomAttError("This model has no ranges of distances, so there are no walls. Train it anew.")
+        return output.with_walls(self.domain.walls(batch, limits))
+
+    @abstractmethod
+    def _evaluate(self, batch: Batch, forces: bool, attention: bool, keep: bool) -> Output:
+        """As `evaluate`, without walls."""
 
     @property
     def domain(self) -> Domain | None:
@@ -151,7 +133,7 @@ class AnyPotential(ABC):
             batch = collate(chunk, self.dtype, self.device)
             output = self.evaluate(batch, forces=forces, attention=attention, keep=keep)
             output = self.with_spread(batch, output) if spread else output
-            result.extend(_split(output, [len(s) for s in chunk]))
+            result.extend(output.split([len(s) for s in chunk]))
             if progress is not None:
                 progress(len(chunk))
         return result
@@ -267,7 +249,7 @@ class Potential(AnyPotential):
     engine: str = "auto"  # how to evaluate; the numbers are the same
     estimate: Estimate | None = None  # of its errors
     calibration: Calibration | None = None  # of the estimate
-    _evaluators: dict[bool, tuple[_Present, Evaluator]] = field(default_factory=dict, repr=False)
+    _evaluators: dict[bool, Evaluator] = field(default_factory=dict, repr=False)
     _offset: tuple[Tensor, Tensor] | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
@@ -285,33 +267,21 @@ class Potential(AnyPotential):
         bars = self.estimate, self.calibration
         return Potential(network, self.normalisation, record, self.ranges, self.engine, *bars)
 
-    def evaluate(
-        self,
-        batch: Batch,
-        *,
-        forces: bool = True,
-        attention: bool = False,
-        keep: bool = False,
-        limits: Limits | None = None,
-    ) -> Output:
-        if not isinstance(batch, Batch):
-            raise GeomAttError("`evaluate` takes a Batch of tensors. Use `predict` for structures.")
+    def _evaluate(self, batch: Batch, forces: bool, attention: bool, keep: bool) -> Output:
         found = self._evaluator(keep)(batch, forces=forces)
-        assert found.atomic is not None
         scale = self.normalisation.scale
         atomic = torch.add(self._offsets(batch.numbers), found.atomic[0], alpha=scale)  # float64
         records = None
         if attention:
             with torch.no_grad():
                 records = self.network.attention(batch)
-        output = Output(
+        return Output(
             atomic.sum(-1),
             atomic,
             None if found.forces is None else scale * found.forces[0],
             records,
             None if found.stress is None else scale * found.stress[0],
         )
-        return output if limits is None else with_walls(output, batch, self.domain, limits)
 
     def with_spread(self, batch: Batch, output: Output) -> Output:
         if self.estimate is None or batch.cell is not None:
@@ -322,11 +292,9 @@ class Potential(AnyPotential):
     def _evaluator(self, keep: bool) -> Evaluator:
         """An evaluator of the present weights, made anew when they have changed."""
         known = self._evaluators.get(keep)
-        if known is not None and known[0].holds(self.network, self.engine):
-            return known[1]
-        evaluator = Evaluator(self.network, keep=keep, engine=self.engine)
-        self._evaluators[keep] = (_Present(self.network, self.engine), evaluator)
-        return evaluator
+        if known is None or not known.holds(self.network, self.engine):
+            known = self._evaluators[keep] = Evaluator(self.network, keep=keep, engine=self.engine)
+        return known
 
     def forget_weights(self) -> None:
         """Prepare the weights again at the next evaluation."""
@@ -339,65 +307,8 @@ class Potential(AnyPotential):
         return self._offset[1]
 
 
-class _Present:
-    """Snapshot of a network's weights, to detect changes. Compared at every evaluation, so it is fast."""
-
-    def __init__(self, network: Network, engine: str) -> None:
-        self.network, self.engine = network, engine
-        self.weights = [*network.parameters(), *network.buffers()]
-        self.state = [(w.data_ptr(), w._version) for w in self.weights]
-
-    def holds(self, network: Network, engine: str) -> bool:
-        if network is not self.network or engine != self.engine:
-            return False
-        return [(w.data_ptr(), w._version) for w in self.weights] == self.state
-
-
-def with_walls(output: Output, batch: Batch, domain: Domain | None, limits: Limits) -> Output:
-    """The predictions with the walls at the ends of the training data added."""
-    if domain is None:
-        raise GeomAttError("This model has no ranges of distances, so there are no walls. Train it anew.")
-    walls = domain.walls(batch, limits)
-    return replace(
-        output,
-        energy=output.energy + walls.energy.double(),
-        atomic_energies=output.atomic_energies + walls.atomic.double(),
-        forces=None if output.forces is None else output.forces + walls.forces,
-        stress=None if output.stress is None or walls.stress is None else output.stress + walls.stress,
-        walls=walls,
-    )
-
-
 def several(structures: Any) -> list[Structure]:
     """Structures from structures or ASE Atoms, one or many."""
     one = isinstance(structures, Structure | str) or not isinstance(structures, Iterable)
     one = one or hasattr(structures, "get_positions")
     return [as_structure(s) for s in ([structures] if one else structures)]
-
-
-def _split(output: Output, sizes: list[int]) -> list[Prediction]:
-    """One prediction per structure, padding removed."""
-    energy, atomic = _array(output.energy), _array(output.atomic_energies)
-    forces, stress = _array(output.forces), _array(output.stress)
-    energy_spread, forces_spread = _array(output.energy_spread), _array(output.forces_spread)
-    records = None
-    if output.attention is not None:
-        records = [r.with_matrix(r.matrix.cpu().numpy(), r.images) for r in output.attention]
-    return [
-        Prediction(
-            float(energy[b]),
-            atomic[b, :n],
-            None if forces is None else forces[b, :n],
-            None
-            if records is None
-            else [r.with_matrix(r.matrix[b, :n, :n], r.images and r.images[b]) for r in records],
-            None if stress is None or np.isnan(stress[b]).any() else stress[b],
-            None if energy_spread is None else float(energy_spread[b]),
-            None if forces_spread is None else forces_spread[b, :n],
-        )
-        for b, n in enumerate(sizes)
-    ]
-
-
-def _array(values: Tensor | None) -> Any:
-    return None if values is None else values.double().cpu().numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,9 +75,22 @@ def register(network: type[Network], *, listed: bool = True) -> type[Network]:
     return network
 
 
+def new_config(kind: str, settings: Mapping[str, Any], elements: tuple[int, ...]) -> NetworkConfig:
+    """The config of a network; needs no torch."""
+    config = network_config(kind)
+    known = config.settings()
+    if unknown := [name for name in settings if name not in known]:
+        raise GeomAttError(
+            f"A {kind} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
+        )
+    # Files have lists for tuples.
+    values = {name: tuple(v) if isinstance(v, list) else v for name, v in settings.items()}
+    return config(elements=elements, **values)
+
+
 def new_network(
     kind: str,
-    settings: dict[str, Any],
+    settings: Mapping[str, Any],
     elements: tuple[int, ...],
     *,
     seed: int = 0,
@@ -87,13 +101,7 @@ def new_network(
 
     from geomatt.model.memory import require_memory
 
-    found = network_class(kind)
-    known = found.Config.settings()
-    if unknown := [name for name in settings if name not in known]:
-        raise GeomAttError(
-            f"A {kind} network has no setting {', '.join(unknown)}. It has: {', '.join(known)}."
-        )
-    config = found.Config(elements=elements, **settings)
+    found, config = network_class(kind), new_config(kind, settings, elements)
     require_memory(found, config, dtype or torch.float32)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

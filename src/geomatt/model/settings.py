@@ -30,11 +30,3 @@ class NetworkConfig:
     def settings(cls) -> dict[str, dataclasses.Field[Any]]:
         """The fields a user may set, by name."""
         return {f.name: f for f in dataclasses.fields(cls) if f.name != "elements"}
-
-
-def require_range(config: NetworkConfig, low: float, high: float, *names: str) -> None:
-    """Raise an error for a setting outside of low to high; NaN is outside."""
-    for name in names:
-        value = getattr(config, name)
-        if not low <= value <= high:
-            raise GeomAttError(f"`{name}` must be from {low:g} to {high:g}, not {value:g}.")

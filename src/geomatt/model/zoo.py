@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 from geomatt.errors import GeomAttError
 
 HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
-STABILITY = "stability.json"  # how the models fared in long dynamics, by name
+STABILITY = "stability.json"  # results of long dynamics, by name
 
 
 @dataclass(frozen=True)
@@ -39,9 +39,9 @@ def shipped_folder() -> Path:
     return Path(str(files("geomatt.model.shipped")))
 
 
-def shipped_models(folder: Path | None = None) -> list[Shipped]:
+def shipped_models() -> list[Shipped]:
     """Every model that ships, in the order of their names."""
-    root = folder or shipped_folder()
+    root = shipped_folder()
     found = [
         Shipped(_model_name(path.relative_to(root)), path, _header(path))
         for path in sorted(root.glob("*/*.safetensors"))
@@ -49,19 +49,19 @@ def shipped_models(folder: Path | None = None) -> list[Shipped]:
     return sorted(found, key=lambda model: model.name)
 
 
-def find_shipped(name: str, folder: Path | None = None) -> Path | None:
+def find_shipped(name: str) -> Path | None:
     """The file of the model called `name` (case-insensitive; `:paper` is optional), or None."""
     collection, _, model = name.strip().lower().partition("/")
     molecule, _, recipe = model.partition(":")
     if not molecule or any(part in ("..", ".") or "/" in part for part in (collection, molecule, recipe)):
         return None
     suffix = "" if recipe in ("", "paper") else f"-{recipe}"
-    path = (folder or shipped_folder()) / collection / f"{molecule}{suffix}.safetensors"
+    path = shipped_folder() / collection / f"{molecule}{suffix}.safetensors"
     return path if path.is_file() else None
 
 
 def stability_of(path: Path) -> dict[str, Any]:
-    """How the model of a file in the package's folder fared in long dynamics; empty if it was not tried.
+    """Results of long dynamics with the model of a file in the package's folder; empty if there are none.
 
     "walls" and "free" (without them) have the number of `runs`, those `intact`, `ps` and `failed_at_ps`.
     """

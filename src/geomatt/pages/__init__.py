@@ -11,15 +11,4 @@ if TYPE_CHECKING:
     from geomatt.pages.reports import evaluation_report, run_report
     from geomatt.pages.simulations import dynamics_report
 
-_MODULES = {
-    "Block": "page",
-    "Page": "page",
-    "dynamics_report": "simulations",
-    "evaluation_report": "reports",
-    "explain": "explorer",
-    "members_report": "members",
-    "run_report": "reports",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

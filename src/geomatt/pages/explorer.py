@@ -15,7 +15,8 @@ from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, AttentionRecord, Potential, load
-from geomatt.model.potential import Prediction, several
+from geomatt.model.output import Prediction
+from geomatt.model.potential import several
 from geomatt.pages.attention_curves import distance_curves
 from geomatt.pages.attention_scores import score_table
 from geomatt.pages.effects import choose_details, gather_effects, gather_paths, usual_budget

@@ -28,35 +28,4 @@ if TYPE_CHECKING:
     from geomatt.simulation.spectrum import velocity_spectrum
     from geomatt.simulation.watchdog import Watch
 
-_MODULES = {
-    "Barostat": "pressure",
-    "BatchedDynamics": "batched",
-    "Coordinate": "coordinates",
-    "DynamicsConfig": "ensembles",
-    "GeomAttCalculator": "calculator",
-    "Group": "batched",
-    "MDReport": "md",
-    "MDResult": "dynamics",
-    "MDSettings": "settings",
-    "Outcome": "outcome",
-    "PotentialForces": "forces",
-    "RelaxSettings": "settings",
-    "Relaxed": "relaxation",
-    "Replica": "batched",
-    "Scan": "scans",
-    "ScanSettings": "settings",
-    "Vibrations": "normal_modes",
-    "Watch": "watchdog",
-    "engine_forces": "forces",
-    "frame_histogram": "monitor",
-    "read_extra": "restart",
-    "relax": "relaxation",
-    "run_dynamics": "md",
-    "run_md": "dynamics",
-    "scan": "scans",
-    "velocity_spectrum": "spectrum",
-    "vibrations": "normal_modes",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -15,25 +15,4 @@ if TYPE_CHECKING:
     from geomatt.training.step import Stepper
     from geomatt.training.targets import normalised
 
-_MODULES = {
-    "Diverged": "run",
-    "Errors": "loss",
-    "Interrupted": "interruption",
-    "Job": "run",
-    "Loss": "loss",
-    "Stepper": "step",
-    "TrainCallback": "loop",
-    "TrainConfig": "config",
-    "TrainProgress": "loop",
-    "TrainResult": "run",
-    "commit": "record",
-    "hardware": "record",
-    "normalised": "targets",
-    "resolve": "config",
-    "train": "loop",
-    "train_members": "members",
-    "train_together": "loop",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

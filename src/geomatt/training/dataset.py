@@ -295,7 +295,7 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
             stacklevel=4,
         )
     owner, every = np.repeat(np.arange(len(seen)), seen.sizes), np.arange(len(seen))
-    unlabelled = _without_forces(seen)[owner]  # forces of a whole structure may be missing
+    unlabelled = seen.lacks_forces[owner]  # forces of a whole structure may be missing
     for label, values, rows in (
         ("positions", seen.positions, owner),
         ("energies", seen.energies, every),
@@ -313,11 +313,3 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
                 f"The data has {label} that are not finite numbers (first in structure {number}). "
                 "Drop those structures."
             )
-
-
-def _without_forces(data: Dataset) -> np.ndarray:
-    """True for structures none of whose forces are known, (n,)."""
-    if data.forces is None:
-        return np.ones(len(data), dtype=bool)
-    unknown: np.ndarray = np.add.reduceat((~np.isnan(data.forces)).sum(1), data.offsets[:-1]) == 0
-    return unknown

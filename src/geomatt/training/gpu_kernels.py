@@ -91,7 +91,7 @@ class FusedLoss:
         assert targets.energy is not None
         (members, batch), (count, atoms) = index.shape, targets.numbers.shape[1:]
         with_forces = forces is not None and targets.forces is not None
-        found = forces.detach().contiguous() if forces is not None else energy
+        found = forces.contiguous() if forces is not None else energy
         by_energy = torch.empty_like(energy)
         by_forces = torch.empty_like(found) if with_forces else None
         loss_kernel[(members,)](

@@ -1,4 +1,4 @@
-"""The loss, in the network's normalised units, and its derivatives with respect to the predictions."""
+"""The loss in the network's units, its derivatives with respect to predictions, and sums of errors."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ class Errors:
         components: Tensor | float = 0.0
         if labels.forces is not None and found.forces is not None:
             known = ~labels.forces.isnan()
-            forces = torch.where(known, found.forces.detach() - labels.forces, 0.0)
+            forces = torch.where(known, found.forces - labels.forces, 0.0)
             components = (known & labels.mask[..., None]).sum((-3, -2, -1))
         if labels.stress is not None and labels.cell is not None and found.stress is not None:
             volume = torch.linalg.det(labels.cell).abs() / atoms.clamp(min=1)
-            error = found.stress.detach() - labels.stress
+            error = found.stress - labels.stress
             virial = torch.where(error.isnan(), 0.0, error * volume[..., None, None])
-        energy = found.energy.detach() - labels.energy
+        energy = found.energy - labels.energy
         return cls(energy, forces, atoms, virial, volume, labels.weight, components)
 
     @classmethod
@@ -131,3 +131,30 @@ class Errors:
             return torch.cat(values) if isinstance(values[0], Tensor) else values[0]
 
         return cls(**{item.name: cat(item.name) for item in fields(cls)})
+
+
+class ErrorSums:
+    """Sums of loss and absolute errors per member, kept on the device."""
+
+    def __init__(self, members: int, device: torch.device) -> None:
+        self.sums = torch.zeros(4, members, dtype=torch.float64, device=device)
+        self.structures = 0
+
+    def clear(self, structures: int) -> None:
+        """Start anew for so many structures."""
+        self.sums.zero_()
+        self.structures = structures
+
+    def add(self, loss: Tensor, errors: Errors) -> None:
+        """Add a batch: loss (M,) and its errors."""
+        self.sums[0] += loss * errors.energy.shape[1]
+        self.sums[1] += errors.energy.abs().sum(1)
+        if errors.forces is not None:
+            self.sums[2] += errors.forces.abs().sum((1, 2, 3))
+            self.sums[3] += errors.components
+
+    def per_member(self) -> list[list[float]]:
+        """Sums of loss, |ΔE| and |ΔF|, numbers of structures and of force components, for each member."""
+        loss, energy, forces, components = self.sums.tolist()
+        count = float(self.structures)
+        return [[l, e, f, count, c] for l, e, f, c in zip(loss, energy, forces, components, strict=True)]

@@ -52,44 +52,33 @@ def train_members(
     if not us.leads:
         callback, checkpoint_every = None, math.inf
     with own_folder(path_of("out", out), us) as folder:
-        return _train_members(dataset, splits, config, folder, resume, base, callback, checkpoint_every)
-
-
-def _train_members(
-    dataset: Dataset,
-    splits: Sequence[Split],
-    config: TrainConfig,
-    out: Path,
-    resume: bool,
-    base: Potential | None,
-    callback: TrainCallback | None,
-    checkpoint_every: float,
-) -> list[TrainResult]:
-    if not config.has_members:
-        job = Job(dataset, splits[config.member or 0], config, out, base)
-        return train_together([job], resume=resume, callback=callback, checkpoint_every=checkpoint_every)
-    if len(splits) != config.member_count:
-        raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
-    jobs = [
-        Job(dataset, split, config.replace(member=member), member_folder(out, member), base)
-        for member, split in enumerate(splits)
-    ]
-    for job in jobs if resume else []:  # before one of them is extended
-        if checkpoint.exists(job.folder):
-            extends(checkpoint.read(job.folder), job.config, job.folder)
-    # One program for all fills a GPU; on a CPU sharing gains nothing.
-    groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
-    results: list[TrainResult] = []
-    with locked(out, resume):
-        if not (resume and (out / CONFIG).exists()):
-            write_safely(out / CONFIG, config.to_toml().encode())
-        for group in groups:
-            tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
-            results += train_together(group, resume=resume, callback=tell, checkpoint_every=checkpoint_every)
-        if config.members > 1:  # folds have no frames that no member was trained on
-            validation = dataset.select(excerpt(dataset, splits[0].validation))
-            calibrate([r.potential for r in results], validation, out)
-    return results
+        if not config.has_members:
+            job = Job(dataset, splits[config.member or 0], config, folder, base)
+            return train_together([job], resume=resume, callback=callback, checkpoint_every=checkpoint_every)
+        if len(splits) != config.member_count:
+            raise GeomAttError(f"{config.member_count} members need as many splits, not {len(splits)}.")
+        jobs = [
+            Job(dataset, split, config.replace(member=member), member_folder(folder, member), base)
+            for member, split in enumerate(splits)
+        ]
+        for job in jobs if resume else []:  # before one of them is extended
+            if checkpoint.exists(job.folder):
+                extends(checkpoint.read(job.folder), job.config, job.folder)
+        # One program for all fills a GPU; on a CPU sharing gains nothing.
+        groups = [jobs] if check_device(config.device).type == "cuda" else [[job] for job in jobs]
+        results: list[TrainResult] = []
+        with locked(folder, resume):
+            if not (resume and (folder / CONFIG).exists()):
+                write_safely(folder / CONFIG, config.to_toml().encode())
+            for group in groups:
+                tell = callback if len(group) == len(jobs) else _numbered(callback, len(results), len(jobs))
+                results += train_together(
+                    group, resume=resume, callback=tell, checkpoint_every=checkpoint_every
+                )
+            if config.members > 1:  # folds have no frames that no member was trained on
+                validation = dataset.select(excerpt(dataset, splits[0].validation))
+                calibrate([r.potential for r in results], validation, folder)
+        return results
 
 
 def _numbered(callback: TrainCallback | None, member: int, members: int) -> TrainCallback | None:

@@ -1,4 +1,4 @@
-"""Whether a transfer paid: the same network, trained from scratch on the same frames."""
+"""Comparison of a transfer with the same network trained from scratch on the same frames."""
 
 from __future__ import annotations
 

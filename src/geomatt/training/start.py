@@ -44,8 +44,7 @@ def refuse_unknown(base: Potential, elements: Sequence[int]) -> None:
 
 def fresh_network(config: TrainConfig, elements: tuple[int, ...], seed: int) -> Network:
     """A network with weights drawn from the seed."""
-    settings = {name: tuple(v) if isinstance(v, list) else v for name, v in config.network.items()}
-    return new_network(config.model, settings, elements, seed=seed, dtype=config.torch_dtype)
+    return new_network(config.model, config.network, elements, seed=seed, dtype=config.torch_dtype)
 
 
 def base_settings(base: Potential) -> dict[str, Any]:

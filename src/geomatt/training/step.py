@@ -8,7 +8,7 @@ whole step is captured as a CUDA graph.
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,10 +16,9 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model import Network
+from geomatt.model.graphs import capture
 from geomatt.model.interface import Parameters
-from geomatt.training.errors import ErrorSums
-from geomatt.training.graphs import StepGraphs
-from geomatt.training.loss import Errors, Loss
+from geomatt.training.loss import Errors, ErrorSums, Loss
 from geomatt.training.optimiser import Adam
 from geomatt.training.targets import Targets
 from geomatt.training.team import team
@@ -89,7 +88,7 @@ class Stepper:
         parameters, targets = self.weights.parameters, self.targets
         if self._kernel is not None and isinstance(targets, Batch):
             found = self._evaluate(parameters, targets, index, gradient=True)
-            slopes = self._kernel(found.energy.detach(), found.forces, targets, index, self._sums.sums)
+            slopes = self._kernel(found.energy, found.forces, targets, index, self._sums.sums)
             return self.engine.gradient(found, *slopes)
         chosen, gradients, errors = targets.rows(index), [], []
         for own, part in self._shares(parameters, chosen):
@@ -145,6 +144,26 @@ class Stepper:
         """Add the errors of all shares to the sums."""
         every = Errors.joined(errors)
         sums.add(self.loss(every), every)
+
+
+class StepGraphs:
+    """The captured graphs of a step that takes an index, one for each shape of it."""
+
+    def __init__(self) -> None:
+        self._graphs: dict[torch.Size, tuple[torch.cuda.CUDAGraph, Tensor]] = {}
+
+    def replay(self, step: Callable[[Tensor], None], index: Tensor, changed: Iterable[Tensor]) -> None:
+        """Do `step(index)`. Capturing runs the step, so the tensors it changes are put back first."""
+        if index.shape not in self._graphs:
+            static = index.clone(memory_format=torch.contiguous_format)
+            before = [(value, value.clone()) for value in changed]
+            graph, _ = capture(lambda: step(static))
+            for value, kept in before:
+                value.copy_(kept)
+            self._graphs[index.shape] = graph, static
+        graph, static = self._graphs[index.shape]
+        static.copy_(index)
+        graph.replay()
 
 
 def _fully_labelled(targets: Batch) -> bool:

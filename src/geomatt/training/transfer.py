@@ -1,4 +1,4 @@
-"""Whether a transfer can work, and whether it did: what the base never saw, and how good zero forces are."""
+"""Warnings about transfers: pairs of atoms the base model was not trained on, and errors like zero forces."""
 
 from __future__ import annotations
 

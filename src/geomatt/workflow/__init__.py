@@ -11,7 +11,4 @@ if TYPE_CHECKING:
     from geomatt.workflow.pipeline import auto
     from geomatt.workflow.rounds import improve
 
-_MODULES = {"AutoConfig": "config", "ImproveConfig": "config", "auto": "pipeline", "improve": "rounds"}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

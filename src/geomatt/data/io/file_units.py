@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from geomatt import units
 from geomatt.errors import GeomAttError
@@ -47,20 +47,28 @@ class FileUnits:
         return origin if self.force is None else {**origin, "force_unit": self.force}
 
 
+class GivenUnits(TypedDict, total=False):
+    """Units that the caller states, see `readers.read`."""
+
+    energy_unit: str | None
+    length_unit: str | None
+    force_unit: str | None
+
+
 def resolve_units(
     path: Path,
-    given: tuple[str | None, str | None],
+    stated: GivenUnits,
     in_file: tuple[Any, Any] = (None, None),
     known: tuple[str, str, str] | None = None,
-    energies_matter: bool = True,
-    force: str | None = None,
+    labelled: bool = True,
 ) -> FileUnits:
-    """Units of energy and length: as given, else as stated in the file, else ``known``, else an error.
+    """Units of energy and length: as stated, else as in the file, else ``known``, else an error.
 
-    ``known`` is (energy unit, length unit, reason). Without labels no energy unit is needed. Forces are in
-    energy/length unless ``force`` is given.
+    ``known`` is (energy unit, length unit, reason). A file that is not ``labelled`` needs no energy unit.
     """
+    force = stated.get("force_unit")
     force = None if force is None else units.force_unit(force)
+    given = stated.get("energy_unit"), stated.get("length_unit")
     chosen: list[str] = []
     reasons: list[str] = []
     canonical = (units.energy_unit, units.length_unit)
@@ -79,7 +87,7 @@ def resolve_units(
         elif known is not None:
             chosen.append(known[i])
             reasons.append(known[2])
-        elif kind == "energy" and not energies_matter:
+        elif kind == "energy" and not labelled:
             chosen.append(default)
             reasons.append("no energies in the file")
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from geomatt.data.io.fields import (
     refuse_unused_labels,
     unused_weight,
 )
-from geomatt.data.io.file_units import FileUnits, resolve_units
+from geomatt.data.io.file_units import FileUnits, GivenUnits, resolve_units
 from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
 
@@ -47,22 +47,15 @@ def read_frames(
     kind: str,
     frames: Iterable[Frame],
     *,
-    energy_unit: str | None = None,
-    length_unit: str | None = None,
-    force_unit: str | None = None,
     keys: Mapping[str, str] | None = None,
+    **stated: Unpack[GivenUnits],
 ) -> Dataset:
-    """All frames as a data set, in eV and Å unless other units are given.
+    """All frames as a data set, in eV and Å unless other units are stated.
 
     ``keys`` maps quantities to other names in the file.
     """
     mapping = check_mapping(keys)
-    file_units = resolve_units(
-        path,
-        (energy_unit, length_unit),
-        known=("eV", "Ang", "ASE's convention for this kind of file"),
-        force=force_unit,
-    )
+    file_units = resolve_units(path, stated, known=("eV", "Ang", "ASE's convention for this kind of file"))
     structures: list[Structure] = []
     notes: list[str] = []
     try:

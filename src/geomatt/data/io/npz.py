@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Unpack
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from geomatt.data.io.fields import (
     refuse_unused_labels,
     unused_weight,
 )
-from geomatt.data.io.file_units import resolve_units
+from geomatt.data.io.file_units import GivenUnits, resolve_units
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
@@ -45,11 +46,9 @@ _LONGEST_TEXT = 10_000  # bytes
 def read_npz(
     path: str | Path,
     *,
-    energy_unit: str | None = None,
-    length_unit: str | None = None,
-    force_unit: str | None = None,
     keys: Mapping[str, str] | None = None,
     known_units: tuple[str, str, str] | None = None,
+    **stated: Unpack[GivenUnits],
 ) -> Dataset:
     """Read frames of one molecule, or of molecules with the same number of atoms.
 
@@ -74,15 +73,10 @@ def read_npz(
     if labels == _RMD17_KEYS and (_RMD17_MARKS & set(archive) or path.name.startswith("rmd17")):
         kind = "rMD17 npz"
         known_units = known_units or ("kcal/mol", "Ang", "recognised as a file of rMD17")
-    has_energy, has_forces = names["energy"] is not None, names["forces"] is not None
-    file_units = resolve_units(
-        path,
-        (energy_unit, length_unit),
-        (_text(archive, "e_unit"), _text(archive, "r_unit")),
-        known_units,
-        energies_matter=has_energy or (has_forces and force_unit is None),
-        force=force_unit,
-    )
+    in_file = _text(archive, "e_unit"), _text(archive, "r_unit")
+    labelled = names["energy"] is not None
+    labelled |= names["forces"] is not None and stated.get("force_unit") is None
+    file_units = resolve_units(path, stated, in_file, known_units, labelled)
 
     def frames(quantity: str, shape: tuple[int, ...], factor: float, what: str) -> np.ndarray | None:
         """A quantity in eV and Å."""

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Unpack
 
 from geomatt import units
 from geomatt.arguments import require
@@ -13,6 +14,7 @@ from geomatt.data.files import require_writable
 from geomatt.data.io import extxyz
 from geomatt.data.io.ase_io import ase_format, ase_frames
 from geomatt.data.io.fields import IGNORE
+from geomatt.data.io.file_units import GivenUnits
 from geomatt.data.io.frames import Frame, read_frames
 from geomatt.data.io.npz import read_npz, write_npz
 from geomatt.data.mapped import SUFFIX, is_mapped, read_mapped, write_mapped
@@ -48,7 +50,11 @@ def read(
     """
     if not isinstance(path, str | os.PathLike):
         raise GeomAttError(f"Data is a file or a name such as md17/ethanol, not {path!r}.")
-    given = {"energy_unit": energy_unit, "length_unit": length_unit, "force_unit": force_unit}
+    given: GivenUnits = {
+        "energy_unit": energy_unit,
+        "length_unit": length_unit,
+        "force_unit": force_unit,
+    }
     for name, unit in given.items():
         if unit is not None:
             getattr(units, name)(unit)  # report a wrong unit even if it is not needed
@@ -109,15 +115,9 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
 
 
 def read_parts(
-    path: str | Path,
-    *,
-    energy_unit: str | None = None,
-    length_unit: str | None = None,
-    force_unit: str | None = None,
-    keys: Mapping[str, str] | None = None,
+    path: str | Path, *, keys: Mapping[str, str] | None = None, **given: Unpack[GivenUnits]
 ) -> Iterator[Dataset]:
     """What `read` gives, in parts: frames of xyz files are never all in memory, other files are one part."""
-    given = {"energy_unit": energy_unit, "length_unit": length_unit, "force_unit": force_unit}
     file = Path(path)
     if not (file.is_file() and file.stat().st_size and extxyz.is_extxyz(file)):
         yield read(path, **given, keys=keys)
@@ -136,7 +136,7 @@ def read_parts(
         yield read_frames(file, "extxyz", part(), **given, keys=keys)
 
 
-def _mapped(folder: Path, units_given: Mapping[str, str | None], keys: Mapping[str, str] | None) -> Dataset:
+def _mapped(folder: Path, units_given: GivenUnits, keys: Mapping[str, str] | None) -> Dataset:
     """A data set of memory-mapped arrays, without the labels that are to be left out."""
     wrong = [name for name, unit in units_given.items() if unit is not None]
     wrong += ["keys"] if any(k not in _LABELS or v != IGNORE for k, v in (keys or {}).items()) else []

@@ -18,17 +18,4 @@ if TYPE_CHECKING:
     from geomatt.data.make.sampling import SampleResult, sample
     from geomatt.data.make.workers import Workers, open_workers
 
-_MODULES = {
-    "LabelResult": "labelling",
-    "Method": "method",
-    "SampleConfig": "config",
-    "SampleResult": "sampling",
-    "Workers": "workers",
-    "label": "labelling",
-    "open_workers": "workers",
-    "read_molecule": "molecule",
-    "sample": "sampling",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -32,7 +32,10 @@ class MethodConfig:
     )
     charge: int | None = setting(None, "total charge; what the input says by default, else 0", group=METHOD)
     multiplicity: int | None = setting(
-        None, "spin multiplicity 2S + 1; what the input says by default, else the lowest", group=METHOD
+        None,
+        "spin multiplicity 2S + 1; what the input says by default, else the lowest",
+        group=METHOD,
+        least=1,
     )
 
     def __post_init__(self) -> None:
@@ -40,8 +43,6 @@ class MethodConfig:
         object.__setattr__(self, "arguments", dict(self.arguments or {}))
         if not self.calculator:
             raise GeomAttError("`calculator` is empty. Use GFN2-xTB, GFN1-xTB or an import path.")
-        if self.multiplicity is not None and self.multiplicity < 1:
-            raise GeomAttError(f"`multiplicity` must be 1 or more, not {self.multiplicity}.")
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain values."""
@@ -53,7 +54,9 @@ class MethodConfig:
 class SampleConfig(MethodConfig):
     """How a molecule is sampled."""
 
-    conformers: int = setting(1, "conformers made of a SMILES string; walkers take turns", group=START)
+    conformers: int = setting(
+        1, "conformers made of a SMILES string; walkers take turns", group=START, least=1
+    )
     relax: bool = setting(True, "relax the start with the method first", group=START)
 
     how: str = setting(
@@ -74,19 +77,14 @@ class SampleConfig(MethodConfig):
         choices=("drop", "keep", "stop"),
     )
 
-    frames: int = setting(1000, "labelled frames in all", group=LENGTH)
-    walkers: int = setting(4, "independent trajectories that share them", group=LENGTH)
-    stride: int = setting(20, "steps between frames", group=LENGTH)
+    frames: int = setting(1000, "labelled frames in all", group=LENGTH, least=1)
+    walkers: int = setting(4, "independent trajectories that share them", group=LENGTH, least=1)
+    stride: int = setting(20, "steps between frames", group=LENGTH, least=1)
     equilibrate: float = setting(500.0, "time before the first frame of a walker in fs", group=LENGTH)
-    seed: int = setting(0, "seed of velocities and random forces", group=LENGTH)
+    seed: int = setting(0, "seed of velocities and random forces", group=LENGTH, least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("conformers", "frames", "walkers", "stride"):
-            if getattr(self, name) < 1:
-                raise GeomAttError(f"`{name}` must be at least 1, not {getattr(self, name)}.")
-        if self.seed < 0:
-            raise GeomAttError(f"`seed` must not be negative, but is {self.seed}.")
         if not self.temperature or not all(0 < t < math.inf for t in self.temperature):
             raise GeomAttError(f"`temperature` must be positive, not {_listed(self.temperature)}.")
         if not 0 < self.timestep <= 10:
@@ -97,10 +95,6 @@ class SampleConfig(MethodConfig):
         for name in ("friction", "equilibrate"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
-        for item in dataclasses.fields(self):
-            choices, value = item.metadata.get("choices"), getattr(self, item.name)
-            if choices and value not in choices:
-                raise GeomAttError(f"Unknown `{item.name}` {value!r}. Use one of: {', '.join(choices)}.")
 
     @property
     def equilibration_frames(self) -> int:

@@ -35,68 +35,49 @@ class Entry:
         return cache_directory() / self.collection / self.filename
 
 
-# Molecular formula (None if not known with certainty) and number of atoms.
-_MOLECULES: dict[str, tuple[str | None, int]] = {
-    "aspirin": ("C9H8O4", 21),
-    "azobenzene": ("C12H10N2", 24),
-    "benzene": ("C6H6", 12),
-    "ethanol": ("C2H6O", 9),
-    "malonaldehyde": ("C3H4O2", 9),
-    "naphthalene": ("C10H8", 18),
-    "paracetamol": ("C8H9NO2", 20),
-    "salicylic": ("C7H6O3", 16),
-    "toluene": ("C7H8", 15),
-    "uracil": ("C4H4N2O2", 12),
-    "AT-AT": ("C20H22N14O4", 60),
-    "AT-AT-CG-CG": ("C38H42N30O8", 118),
-    "Ac-Ala3-NHMe": ("C12H22N4O4", 42),
-    "DHA": ("C22H32O2", 56),
-    "stachyose": ("C24H42O21", 87),
-    "buckyball-catcher": ("C120H28", 148),
-    "double-walled_nanotube": (None, 370),
+# Molecular formula (None if not known with certainty), number of atoms, and the collections with it.
+_MOLECULES: dict[str, tuple[str | None, int, tuple[str, ...]]] = {
+    "aspirin": ("C9H8O4", 21, ("md17", "rmd17")),
+    "azobenzene": ("C12H10N2", 24, ("rmd17",)),
+    "benzene": ("C6H6", 12, ("md17", "rmd17")),
+    "ethanol": ("C2H6O", 9, ("md17", "rmd17")),
+    "malonaldehyde": ("C3H4O2", 9, ("md17", "rmd17")),
+    "naphthalene": ("C10H8", 18, ("md17", "rmd17")),
+    "paracetamol": ("C8H9NO2", 20, ("rmd17",)),
+    "salicylic": ("C7H6O3", 16, ("md17", "rmd17")),
+    "toluene": ("C7H8", 15, ("md17", "rmd17")),
+    "uracil": ("C4H4N2O2", 12, ("md17", "rmd17")),
+    "AT-AT": ("C20H22N14O4", 60, ("md22",)),
+    "AT-AT-CG-CG": ("C38H42N30O8", 118, ("md22",)),
+    "Ac-Ala3-NHMe": ("C12H22N4O4", 42, ("md22",)),
+    "DHA": ("C22H32O2", 56, ("md22",)),
+    "stachyose": ("C24H42O21", 87, ("md22",)),
+    "buckyball-catcher": ("C120H28", 148, ("md22",)),
+    "double-walled_nanotube": (None, 370, ("md22",)),
 }
+_ALIASES = {
+    "md17/benzene": "benzene2017",
+    "md17/salicylic": "salicylic_acid",
+    "rmd17/salicylic": "salicylic_acid",
+}
+_FILES = {"md17/benzene": "md17_benzene2017.npz"}  # where the name does not say it
 
 
-def _gdml(collection: str, molecule: str, aliases: tuple[str, ...] = (), file: str | None = None) -> Entry:
-    filename = f"{collection}_{file or molecule}.npz"
-    formula, atoms = _MOLECULES[molecule]
-    return Entry(
-        f"{collection}/{molecule}", _GDML + filename, filename, aliases, formula=formula, atoms=atoms
-    )
+def _entry(collection: str, molecule: str) -> Entry:
+    formula, atoms, _ = _MOLECULES[molecule]
+    name = f"{collection}/{molecule}"
+    file = _FILES.get(name, f"{collection}_{molecule}.npz")
+    aliases = (_ALIASES[name],) if name in _ALIASES else ()
+    if collection == "rmd17":
+        return Entry(name, _RMD17, file, aliases, "rmd17.tar.bz2", formula, atoms)
+    return Entry(name, _GDML + file, file, aliases, None, formula, atoms)
 
 
-def _rmd17(molecule: str, aliases: tuple[str, ...] = ()) -> Entry:
-    formula, atoms = _MOLECULES[molecule]
-    name, filename = f"rmd17/{molecule}", f"rmd17_{molecule}.npz"
-    return Entry(name, _RMD17, filename, aliases, archive="rmd17.tar.bz2", formula=formula, atoms=atoms)
-
-
-CATALOGUE: tuple[Entry, ...] = (
-    _gdml("md17", "aspirin"),
-    _gdml("md17", "benzene", ("benzene2017",), file="benzene2017"),
-    _gdml("md17", "ethanol"),
-    _gdml("md17", "malonaldehyde"),
-    _gdml("md17", "naphthalene"),
-    _gdml("md17", "salicylic", ("salicylic_acid",)),
-    _gdml("md17", "toluene"),
-    _gdml("md17", "uracil"),
-    _rmd17("aspirin"),
-    _rmd17("azobenzene"),
-    _rmd17("benzene"),
-    _rmd17("ethanol"),
-    _rmd17("malonaldehyde"),
-    _rmd17("naphthalene"),
-    _rmd17("paracetamol"),
-    _rmd17("salicylic", ("salicylic_acid",)),
-    _rmd17("toluene"),
-    _rmd17("uracil"),
-    _gdml("md22", "AT-AT"),
-    _gdml("md22", "AT-AT-CG-CG"),
-    _gdml("md22", "Ac-Ala3-NHMe"),
-    _gdml("md22", "DHA"),
-    _gdml("md22", "stachyose"),
-    _gdml("md22", "buckyball-catcher"),
-    _gdml("md22", "double-walled_nanotube"),
+CATALOGUE: tuple[Entry, ...] = tuple(
+    _entry(collection, molecule)
+    for collection in ("md17", "rmd17", "md22")
+    for molecule, (_, _, collections) in _MOLECULES.items()
+    if collection in collections
 )
 
 

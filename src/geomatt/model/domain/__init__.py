@@ -67,13 +67,13 @@ class Domain:
             ) from error
 
 
-def warning(numbers: Tensor, found: Outside, limit: float = WARNING) -> str | None:
+def warning(numbers: Tensor, found: Outside) -> str | None:
     """Warning about the pair of structures (B, N) furthest outside its range; None if all are near or inside.
 
     Reads the device.
     """
     excess = found.excess.cpu()
-    if not bool((excess > limit).any()):
+    if not bool((excess > WARNING).any()):
         return None
     b = int(excess.argmax())
     i, j = (int(a) for a in found.pair[b])

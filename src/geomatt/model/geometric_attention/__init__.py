@@ -8,11 +8,4 @@ if TYPE_CHECKING:
     from geomatt.model.geometric_attention.config import GeometricAttentionConfig
     from geomatt.model.geometric_attention.network import GeometricAttention, pair_distances
 
-_MODULES = {
-    "GeometricAttention": "network",
-    "GeometricAttentionConfig": "config",
-    "pair_distances": "network",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import torch
-
 from geomatt.data.batch import Batch
-from geomatt.errors import GeomAttError
-from geomatt.model.autograd import AutogradEngine
 from geomatt.model.choosing import ChoosingEngine, PreparedWeights
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine
 from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.model.geometric_attention.gpu.engine import FusedEngine
-from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.model.geometric_attention.sparse.engine import SparseEngine
 from geomatt.model.interface import Engine
 from geomatt.model.native.library import library, to_be_compiled
@@ -32,14 +27,9 @@ class GeometricAttentionEngine(ChoosingEngine):
     """
 
     def __init__(self, config: GeometricAttentionConfig, name: str = "auto") -> None:
-        if name not in GeometricAttention.engines():
-            known = ", ".join(GeometricAttention.engines())
-            raise GeomAttError(f"Unknown `engine` {name!r}. Use one of: {known}.")
         self.name = name
         self.dense, self.compiled = DenseEngine(config), CompiledEngine(config)
         self.fused, self.sparse = FusedEngine(config), SparseEngine(config)
-        with torch.random.fork_rng(devices=[]):
-            self.autograd = AutogradEngine(GeometricAttention(config))
 
     def setup_pending(self) -> bool:
         return self.name in ("auto", "pairs") and to_be_compiled(CODE)
@@ -55,7 +45,7 @@ class GeometricAttentionEngine(ChoosingEngine):
 
     def choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
         if batch.cell is not None and gradient:
-            return self.autograd
+            return self.dense
         if batch.cell is not None or (self.name == "sparse" and not gradient):
             return self.sparse
         if self.name == "dense":

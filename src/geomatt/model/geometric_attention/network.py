@@ -28,7 +28,8 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.images import summed_basis
-from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network, pair_switch
+from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network
+from geomatt.model.pairs import pair_distances, pair_switch
 
 # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution.
 EXPONENT_LIMIT = 40.0
@@ -221,8 +222,8 @@ class GeometricAttention(Network):
         return ("auto", "autograd", "dense", "pairs", "sparse")
 
     def engine(self, name: str = "auto") -> Engine:
-        if name == "autograd":
-            return super().engine(name)
+        if name == "autograd" or name not in self.engines():
+            return super().engine(name)  # which refuses unknown names
         from geomatt.model.geometric_attention.engine import GeometricAttentionEngine
 
         return GeometricAttentionEngine(self.config, name)
@@ -247,14 +248,6 @@ class OverlapFunctions(nn.Module):
             constant = constant + self.q
             return constant[..., None] * self.K, constant * self.k
         return constant[..., None] * self.K, torch.zeros_like(constant)
-
-
-def pair_distances(positions: Tensor) -> Tensor:
-    """d_ij (B, N, N) of positions (B, N, 3): exactly zero, with zero gradient, where atoms coincide."""
-    difference = positions[:, :, None] - positions[:, None]  # (B, N, N, 3)
-    squared = difference.square().sum(-1)
-    apart = squared > 0
-    return torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
 
 
 def pair_mask(mask: Tensor) -> Tensor:

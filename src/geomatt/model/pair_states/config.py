@@ -1,4 +1,4 @@
-"""Hyper-parameters of the network."""
+"""Hyper-parameters of pair states."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from geomatt.errors import GeomAttError
-from geomatt.model.settings import NetworkConfig, require_range, setting
+from geomatt.model.settings import NetworkConfig, setting
 
 NORMALISATIONS = ("atoms", "constant")
 DECAY = 1.0  # Å, of x = exp(−d / DECAY)
@@ -15,20 +15,26 @@ NEAREST, FARTHEST = 1.0, math.exp(-10.0)  # x at d = 0 and at 10 Å: the range o
 
 @dataclass(frozen=True)
 class PairStatesConfig(NetworkConfig):
-    """What defines a pair-states network; weights excluded."""
+    """Hyper-parameters of a pair-states network."""
 
-    channels: int = setting(128, "numbers in the state of a pair (C); sizes S and M are 64 and 128")
-    rounds: int = setting(
-        3, "rounds in which pairs learn from third atoms (T); with 128 channels and 5 rounds this is size L"
+    channels: int = setting(
+        128, "numbers in the state of a pair (C); sizes S and M are 64 and 128", within=(1, 10_000)
     )
-    functions: int = setting(16, "basis functions of the distance (L)")
+    rounds: int = setting(
+        3,
+        "rounds in which pairs learn from third atoms (T); with 128 channels and 5 rounds this is size L",
+        within=(1, 100),
+    )
+    functions: int = setting(16, "basis functions of the distance (L)", within=(2, 1000))
     normalisation: str = setting(
         "atoms",
         "what divides sums over atoms: the square root of the number of atoms, or a constant; with a radius "
         "always a constant",
         choices=NORMALISATIONS,
     )
-    typical_atoms: float = setting(20.0, "the number of atoms that a constant normalisation stands for")
+    typical_atoms: float = setting(
+        20.0, "the number of atoms that a constant normalisation stands for", within=(1e-3, 1e9)
+    )
     radius: float = setting(
         0.0,
         "distance in Å beyond which atoms do not interact, so that cells may be periodic; 0: all pairs do",
@@ -39,16 +45,9 @@ class PairStatesConfig(NetworkConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        require_range(self, 1, 10_000, "channels")
-        require_range(self, 1, 100, "rounds")
-        require_range(self, 2, 1000, "functions")
-        if self.normalisation not in NORMALISATIONS:
-            raise GeomAttError(
-                f"Unknown `normalisation` {self.normalisation!r}. Use one of: {', '.join(NORMALISATIONS)}."
-            )
-        require_range(self, 1e-3, 1e9, "typical_atoms")
         if self.radius:
-            require_range(self, 0.5, 100.0, "radius")
+            if not 0.5 <= self.radius <= 100.0:
+                raise GeomAttError(f"`radius` must be 0 or from 0.5 to 100 Å, not {self.radius:g}.")
             # A factor that depends on the number of atoms would let far atoms matter.
             object.__setattr__(self, "normalisation", "constant")
 

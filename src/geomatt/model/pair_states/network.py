@@ -33,12 +33,13 @@ from torch.nn import functional
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network, pair_switch
+from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 from geomatt.model.pair_states.sparse.rounds import Space
 from geomatt.model.pair_states.sparse.states import sparse_atomic_energies, sparse_attention
+from geomatt.model.pairs import pair_distances, pair_switch
 
 
 @dataclass
@@ -277,11 +278,3 @@ class PairStates(Network):
 def self_pairs(batch: Batch) -> Tensor:
     """Where i = j, (N, N, 1)."""
     return torch.eye(batch.numbers.shape[-1], dtype=torch.bool, device=batch.numbers.device)[..., None]
-
-
-def pair_distances(positions: Tensor) -> Tensor:
-    """d_ij (B, N, N) of positions (B, N, 3): exactly zero, with zero gradient, where atoms coincide."""
-    difference = positions[..., :, None, :] - positions[..., None, :, :]  # (B, N, N, 3)
-    squared = difference.square().sum(-1)
-    apart = squared > 0
-    return torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import Network, pair_switch
+from geomatt.model.interface import Network
+from geomatt.model.pairs import lengths, pair_switch
 from geomatt.model.schnet.config import SchNetConfig
 
 
@@ -53,9 +54,7 @@ class SchNet(Network):
         edges = _edges(structures, atoms, batch.numbers.device)  # (2, B · N · (N − 1))
         h = model.embedding(batch.numbers.reshape(-1))  # (B · N, features)
         r, real = batch.positions.reshape(-1, 3), batch.mask.reshape(-1)
-        squared = (r.index_select(0, edges[0]) - r.index_select(0, edges[1])).square().sum(-1)
-        apart = squared > 0
-        distance = torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
+        distance = lengths(r.index_select(0, edges[0]) - r.index_select(0, edges[1]))
         pair = real.index_select(0, edges[0]) & real.index_select(0, edges[1])
         distance = torch.where(pair & (distance < self.config.cutoff), distance, self.config.cutoff)
         basis = model.distance_expansion(distance)

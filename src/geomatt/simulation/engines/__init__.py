@@ -17,15 +17,4 @@ if TYPE_CHECKING:
     from geomatt.simulation.engines.openmm import mixed_system, openmm_force
     from geomatt.simulation.engines.torch_sim import TorchSimModel
 
-_MODULES = {
-    "TorchSimModel": "torch_sim",
-    "add_to_lammps": "lammps",
-    "ipi_forcefield": "ipi",
-    "mixed_system": "openmm",
-    "new_lammps": "lammps",
-    "openmm_force": "openmm",
-    "run_client": "ipi",
-}
-
-__all__ = list(_MODULES)
-__getattr__, __dir__ = lazy_names(__name__, _MODULES)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

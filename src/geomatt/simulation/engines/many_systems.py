@@ -12,7 +12,7 @@ from geomatt.data.batch import Batch
 from geomatt.data.structures import Structure
 from geomatt.model.domain import Limits, WallResult, warning
 from geomatt.model.domain.frames import EXTRAPOLATION
-from geomatt.model.potential import Output
+from geomatt.model.output import Output
 from geomatt.simulation.checks import refuse_overlap
 from geomatt.simulation.loading import Model, load_model
 

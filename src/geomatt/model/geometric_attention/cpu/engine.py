@@ -1,13 +1,13 @@
-"""The sweeps of the dense engine in C++ (native_code/), for one float32 network on a CPU.
+"""Energies, forces and loss gradients in C++ (native_code/), for one float32 network on a CPU.
 
 Quantities that depend on the weights alone, and the last step from the results of the C++ code to gradients
-with respect to the weights, are computed in torch by `DenseEngine`. The rest is in native.cpp.
+with respect to the weights, are computed in torch by `Folding`. The rest is in native.cpp.
 """
 
 from __future__ import annotations
 
-import ctypes
 import weakref
+from ctypes import POINTER, Structure, byref, c_double, c_int32, c_int64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,10 +18,10 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.cpu.tables import Nodes, grid_pays
-from geomatt.model.geometric_attention.dense import streams
-from geomatt.model.geometric_attention.dense.engine import DenseEngine, Prepared, flat
+from geomatt.model.geometric_attention.folding import WIDEST, Folded, Folding, vectors_back
 from geomatt.model.interface import Engine, Evaluation, Parameters
 from geomatt.model.native.library import library
+from geomatt.model.native.structs import check_shape, fields
 
 CODE = Path(__file__).with_name("native_code")
 SHARES = 2  # as in native.cpp
@@ -29,35 +29,30 @@ MOST = 1 << 24  # float32 numbers in the work space of a thread: 64 MiB
 LANES = 8  # channels come in groups of this size, or one by one where there is only one
 
 
-class _Stream(ctypes.Structure):
+class _Stream(Structure):
     """`Stream` of chains.hpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "modules", "width", "rows")),
-        ("space", ctypes.c_int64),
-        *((name, ctypes.c_void_p) for name in ("table", "cell", "value", "slope")),
-        *((name, ctypes.c_void_p) for name in ("prefix", "suffix", "prefix_dots", "bars")),
-        *((name, ctypes.c_void_p) for name in ("alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull")),
-        ("by_table", ctypes.c_void_p),
+        *fields(c_int32, "atoms", "structures", "layers", "modules", "width", "rows"),
+        ("space", c_int64),
+        *fields(c_void_p, "table", "cell", "value", "slope", "prefix", "suffix", "prefix_dots", "bars"),
+        *fields(c_void_p, "alpha", "alpha_bar", "alpha_dot", "alpha_hat", "pull", "by_table"),
     ]
 
 
-class _Program(ctypes.Structure):
+class _Program(Structure):
     """`Program` of native.cpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("atoms", "structures", "layers", "streams", "first")),
-        *((name, ctypes.c_int32) for name in ("last_node", "hidden", "threads")),
-        ("step", ctypes.c_double),
-        ("stream", ctypes.POINTER(_Stream)),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("numbers", "positions", "start", "into", "from", "bias", "output")
+        *fields(
+            c_int32, "atoms", "structures", "layers", "streams", "first", "last_node", "hidden", "threads"
         ),
-        *((name, ctypes.c_void_p) for name in ("cell", "value", "slope", "direction")),
-        *((name, ctypes.c_void_p) for name in ("c", "c_bar", "c_dot", "c_hat")),
-        *((name, ctypes.c_void_p) for name in ("act", "sigmoid", "hidden_bar", "hidden_hat", "by_output")),
-        *((name, ctypes.c_void_p) for name in ("atomic", "forces", "by_energy", "by_forces", "d_dot")),
+        ("step", c_double),
+        ("stream", POINTER(_Stream)),
+        *fields(c_void_p, "numbers", "positions", "start", "into", "from", "bias", "output"),
+        *fields(c_void_p, "cell", "value", "slope", "direction", "c", "c_bar", "c_dot", "c_hat"),
+        *fields(c_void_p, "act", "sigmoid", "hidden_bar", "hidden_hat", "by_output"),
+        *fields(c_void_p, "atomic", "forces", "by_energy", "by_forces", "d_dot"),
     ]
 
 
@@ -65,7 +60,7 @@ class _Program(ctypes.Structure):
 class CompiledWeights:
     """The weights of one network in the form the C++ code reads."""
 
-    prepared: Prepared
+    folded: Folded
     nodes: Nodes
     into: Tensor  # (S · R, H), vectors of the streams times the weights of the hidden layer
     onto: Tensor  # its transpose
@@ -73,19 +68,12 @@ class CompiledWeights:
     output: Tensor  # (H + 2,), weights of the output layer, its bias, and the shift of the softplus
 
 
-@dataclass
-class CompiledEvaluation(Evaluation):
-    """An evaluation with the arrays its gradient needs."""
-
-    work: _Work | None = None
-
-
 class CompiledEngine(Engine):
     """Energies, forces and gradients of one network in C++."""
 
     def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
-        self.dense = DenseEngine(config)
+        self.folding = Folding(config)
         self._arrays: dict[tuple[str, tuple[int, ...]], Tensor] = {}  # reused by later evaluations
         # Weights whose tables are work arrays, too; overwritten once these weights are no longer referenced.
         self._last: weakref.ref[CompiledWeights] | None = None
@@ -96,8 +84,8 @@ class CompiledEngine(Engine):
         `keep` as in `prepare`.
         """
         members, elements = parameters["elements"].shape
-        fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.dense.channels.streams)
-        short = (1 + elements) << self.config.layers <= streams.WIDEST
+        fits = all(modules == 1 or width % LANES == 0 for _, modules, width in self.folding.channels.streams)
+        short = (1 + elements) << self.config.layers <= WIDEST
         small = self.space(batch.positions.shape[-2]) <= MOST
         plain = all(
             t.dtype == torch.float32 and t.device.type == "cpu" for t in (parameters["mu"], batch.positions)
@@ -109,23 +97,25 @@ class CompiledEngine(Engine):
 
     def space(self, atoms: int) -> int:
         """Numbers that a thread needs for a layer of any stream."""
-        return atoms**2 * max((2 * modules + 3) * width for _, modules, width in self.dense.channels.streams)
+        return atoms**2 * max(
+            (2 * modules + 3) * width for _, modules, width in self.folding.channels.streams
+        )
 
     @torch.no_grad()
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
         p = parameters
-        prepared = self.dense.prepare(p)
+        folded = self.folding.fold(p)
         free = not keep and (self._last is None or self._last() is None)
         nodes = Nodes(
-            self.config, self.dense.channels, p["mu"], prepared.folded, keep, self.array if free else None
+            self.config, self.folding.channels, p["mu"], folded.functions, keep, self.array if free else None
         )
-        (vectors,) = prepared.plan.ends  # (S, R, V)
+        (vectors,) = folded.plan.ends  # (S, R, V)
         into = torch.bmm(vectors, self.hidden_weights(p).mT).flatten(0, 1)
         output = torch.cat(
             [p["output.weight"].flatten(), p["output.bias"].flatten(), p["softplus_shift"].flatten()]
         )
         bias = p["hidden.bias"][0].contiguous()
-        weights = CompiledWeights(prepared, nodes, into, into.mT.contiguous(), bias, output)
+        weights = CompiledWeights(folded, nodes, into, into.mT.contiguous(), bias, output)
         if free:
             self._last = weakref.ref(weights)
         return weights
@@ -134,37 +124,16 @@ class CompiledEngine(Engine):
         """Weights of the hidden layer by stream, (S, H, V)."""
         return p["hidden.weight"][0].unflatten(1, (len(self.config.orders), -1)).transpose(0, 1)
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: CompiledWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> CompiledEvaluation:
-        chosen = (batch if index is None else batch.rows(index)).member(0)
-        work = _Work(self, prepared, chosen.numbers, chosen.positions)
-        atomic = work.energies()
-        found = work.forces() if forces or gradient else None
-        return CompiledEvaluation(
-            atomic.sum(-1)[None],
-            atomic[None],
-            found[None] if forces and found is not None else None,
-            work=work,
-        )
+    def compute(
+        self, prepared: CompiledWeights, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
+        work = _Work(self, prepared, batch.numbers[0], batch.positions[0])
+        atomic = work.energies()[None]
+        found = work.forces()[None] if forces or gradient else None
+        return Evaluation(atomic.sum(-1), atomic, found if forces else None, state=work)
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: CompiledEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        assert evaluation.work is not None
-        return evaluation.work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
+    def backward(self, state: _Work, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        return state.gradient(by_energy[0], by_forces[0])
 
     def array(self, name: str, shape: tuple[int, ...], dtype: torch.dtype = torch.float32) -> Tensor:
         """A work array; fresh memory in every step would cost a third of the step in page faults."""
@@ -187,10 +156,10 @@ class _Work:
         self.library, self.engine, self.w = found, engine, weights
         self.config = engine.config
         self.structures, self.atoms = numbers.shape
-        _check_shape("positions", positions, (*numbers.shape, 3))
+        check_shape("positions", positions, (*numbers.shape, 3))
         self.reached = ""  # the last sweep
         self.arrays: dict[str, Tensor] = {}
-        elements = weights.prepared.parameters["elements"]
+        elements = weights.folded.parameters["elements"]
         one_hot = (numbers[..., None] == elements[0]).float()
         given = {
             "numbers": numbers.to(torch.int64).contiguous(), "positions": positions.float().contiguous(),
@@ -245,13 +214,11 @@ class _Work:
         self._sweep("forces", after="energies")
         return self.arrays["forces"]
 
-    def gradient(self, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(self, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3); after the forces."""
         shape, hidden = (self.structures, self.atoms), self.p.hidden
-        if by_forces is None:
-            by_forces = torch.zeros(*shape, 3)
-        _check_shape("slopes of the loss", by_energy, (self.structures,))
-        _check_shape("slopes of the loss", by_forces, (*shape, 3))
+        check_shape("slopes of the loss", by_energy, (self.structures,))
+        check_shape("slopes of the loss", by_forces, (*shape, 3))
         given = {"by_energy": by_energy, "by_forces": by_forces}
         self._point(self.p, {name: value.float().contiguous() for name, value in given.items()})
         for name, size in (("c_dot", len(self.w.into)), ("c_hat", len(self.w.into))):
@@ -266,12 +233,13 @@ class _Work:
             self._new_in(s, "alpha_hat", units, self.atoms, self.atoms)
             self._new_in(s, "by_table", SHARES, *self.w.nodes.tables[s].shape)
         self._sweep("gradient", after="forces")
-        return flat(self.w.prepared.parameters, self._by_weights(by_energy))
+        found, parameters = self._by_weights(by_energy), self.w.folded.parameters
+        return torch.cat([found[name].flatten(1) for name in parameters if name in found], 1)
 
     def _by_weights(self, by_energy: Tensor) -> dict[str, Tensor]:
         """Gradients with respect to the network's weights from the results of the C++ code."""
-        dense, prepared = self.engine.dense, self.w.prepared
-        p, plan, count = prepared.parameters, prepared.plan, len(self.config.orders)
+        folding, folded = self.engine.folding, self.w.folded
+        p, plan, count = folded.parameters, folded.plan, len(self.config.orders)
         pairs = {name: self.arrays[name].flatten(0, 1) for name in ("c", "c_dot", "hidden_bar", "hidden_hat")}
         by_into = pairs["c"].mT @ pairs["hidden_hat"]
         by_into = by_into.addmm_(pairs["c_dot"].mT, pairs["hidden_bar"], alpha=-1.0).unflatten(0, (count, -1))
@@ -280,7 +248,7 @@ class _Work:
         weight: list[Tensor] = []
         bias: list[Tensor] = []
         for vectors, w in zip(reversed(plan.vectors[0]), reversed(plan.weight), strict=True):
-            t_hat, by_w, by_b = streams.vectors_back(t_hat, vectors, w)
+            t_hat, by_w, by_b = vectors_back(t_hat, vectors, w)
             weight.insert(0, by_w)
             bias.insert(0, by_b)
         real = (self.arrays["numbers"] > 0).sum(1)
@@ -295,15 +263,15 @@ class _Work:
             "hidden.bias": pairs["hidden_hat"].sum(0)[None],
             "output.weight": self.arrays["by_output"].sum((0, 1))[None, None],
             "output.bias": (by_energy * real).sum()[None, None],
-            **dense.by_vectors(weight, bias, t_hat[:, 1:]),
-            **dense.unfold(p, prepared.factors, self.w.nodes.by_functions(by_tables)),
+            **folding.by_vectors(weight, bias, t_hat[:, 1:]),
+            **folding.unfold(p, folded.factors, self.w.nodes.by_functions(by_tables)),
         }
 
     def _sweep(self, name: str, after: str) -> None:
         """Run the C++ code on the results of the previous sweep."""
         if self.reached != after:
             raise RuntimeError(f"{name} come after {after or 'nothing else'}, not after {self.reached!r}")
-        getattr(self.library, f"geomatt_{name}")(ctypes.byref(self.p))
+        getattr(self.library, f"geomatt_{name}")(byref(self.p))
         self.reached = name
 
     def _new(self, name: str, *shape: int, dtype: torch.dtype = torch.float32) -> None:
@@ -314,14 +282,8 @@ class _Work:
         """An array of one stream."""
         self._point(self.streams[s], {name: self.engine.array(f"{name}.{s}", shape)}, s)
 
-    def _point(self, struct: ctypes.Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
+    def _point(self, struct: Structure, arrays: dict[str, Tensor], s: int | None = None) -> None:
         """Set the pointers of the structure, and keep the arrays alive."""
         for name, array in arrays.items():
             setattr(struct, name, array.data_ptr())
             self.arrays[name if s is None else f"{name}.{s}"] = array
-
-
-def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
-    """Raise an error for arrays of the wrong size: the C++ code would read beyond their end."""
-    if array.shape != shape:
-        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
-from geomatt.model.geometric_attention.dense.pair_functions import Channels
+from geomatt.model.geometric_attention.folding import Channels
 from geomatt.model.geometric_attention.network import EXPONENT_LIMIT
 
 # h √γ. In training a Gaussian is off by 1e-7 of its height, the resolution of float32, and its slope by 2e-6.

@@ -22,14 +22,6 @@ KEPT = 4  # programs whose buffers are kept: batches of training and of validati
 
 
 @dataclass
-class FusedEvaluation(Evaluation):
-    """An evaluation with the program that made it."""
-
-    program: FusedProgram | None = None
-    call: Call | None = None
-
-
-@dataclass
 class FusedWeights:
     """Weights of M networks side by side in one matrix, as they are in training already."""
 
@@ -40,6 +32,8 @@ class FusedWeights:
 
 class FusedEngine(Engine):
     """Triton kernels for float32 networks on a GPU."""
+
+    gathers = True
 
     def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
@@ -63,38 +57,20 @@ class FusedEngine(Engine):
         together = self.layout.views(flat(parameters, self.layout))
         return FusedWeights({**parameters, **together}, {} if keep else None)
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: FusedWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> FusedEvaluation:
+    def compute(
+        self, prepared: FusedWeights, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
         members, atoms = len(batch.numbers), batch.numbers.shape[-1]
         count = len(batch) if index is None else index.shape[1]
         program, known = self._program(prepared, (members, count, atoms), batch.positions.device)
         call = program.call(prepared.parameters, batch.numbers, batch.positions, index)
         program.values(call, forces=forces, keep=gradient, known=known)
-        return FusedEvaluation(
-            program.energy, program.atomic, program.forces if forces else None, program=program, call=call
-        )
+        found = program.forces if forces else None
+        return Evaluation(program.energy, program.atomic, found, state=(program, call))
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: FusedEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        program, call = evaluation.program, evaluation.call
-        assert program is not None
-        assert call is not None
-        slopes = torch.zeros_like(program.forces) if by_forces is None else by_forces
-        return program.gradient(call, by_energy, slopes)
+    def backward(self, state: tuple[FusedProgram, Call], by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        program, call = state
+        return program.gradient(call, by_energy, by_forces)
 
     def _program(
         self, weights: FusedWeights, shape: tuple[int, int, int], device: torch.device

@@ -64,18 +64,12 @@ class SparseEngine(Engine):
         network.load_tensors({name: value[0] for name, value in parameters.items()})
         return network.requires_grad_(False)
 
-    def evaluate(
-        self,
-        prepared: GeometricAttention,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
+    def compute(
+        self, prepared: GeometricAttention, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
     ) -> Evaluation:
         if gradient:
             raise GeomAttError("Neighbour lists give no loss gradient: training takes molecules, all pairs.")
-        chosen = (batch if index is None else batch.rows(index)).member(0)
+        chosen = batch.member(0)
         atomic = torch.zeros_like(chosen.positions[..., 0])
         found = torch.zeros_like(chosen.positions)
         stress = None if chosen.cell is None else torch.full_like(chosen.cell, torch.nan)
@@ -84,8 +78,7 @@ class SparseEngine(Engine):
             pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
             atoms = chosen.numbers[b, :count], chosen.positions[b, :count]
             if not forces and not any(pbc):
-                with torch.no_grad():
-                    atomic[b, :count] = sparse_atomic_energies(prepared, *atoms)
+                atomic[b, :count] = sparse_atomic_energies(prepared, *atoms)
                 continue
             box = cell if any(pbc) else None
             result = sparse_energy_and_forces(prepared, *atoms, box, pbc, stress=all(pbc))
@@ -98,15 +91,6 @@ class SparseEngine(Engine):
             found[None] if forces else None,
             None if stress is None else stress[None],
         )
-
-    def gradient(
-        self,
-        evaluation: Evaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        raise TypeError("neighbour lists only evaluate; loss gradients are those of all pairs")
 
     def capturable(self, batch: Batch) -> bool:
         return False
@@ -126,7 +110,7 @@ def sparse_atomic_energies(
     `interaction_radius`; a layout made by `pair_layout` saves laying the pairs out again.
     """
     strain = positions.new_zeros(3, 3)
-    layout = _layout(network, numbers, positions, neighbours, cell, pbc)
+    layout = pair_layout(network, numbers, positions, neighbours, cell, pbc)
     return _atomic_energies(network, numbers, positions, strain, layout, _overlaps(network))
 
 
@@ -144,7 +128,7 @@ def sparse_energy_and_forces(
     volume = 0.0 if cell is None else abs(float(torch.linalg.det(cell.double())))
     if stress and not volume > 0.0:
         raise GeomAttError("Stress needs a cell with a volume: give three lattice vectors.")
-    layout = _layout(network, numbers, positions, neighbours, cell, pbc)
+    layout = pair_layout(network, numbers, positions, neighbours, cell, pbc)
     with torch.no_grad():  # constant overlap functions: their gradients would keep arrays of N · R · L
         overlaps = _overlaps(network)
     with torch.enable_grad():
@@ -170,11 +154,13 @@ def pair_layout(
     network: GeometricAttention,
     numbers: Tensor,
     positions: Tensor,
-    neighbours: NeighbourList | None = None,
+    neighbours: NeighbourList | PairLayout | None = None,
     cell: Tensor | None = None,
     pbc: Sequence[bool] | None = None,
 ) -> PairLayout:
     """The pairs of a structure in the layout of the kernels; valid while its neighbours stay the same."""
+    if isinstance(neighbours, PairLayout):
+        return neighbours
     config = network.config
     radius = interaction_radius(config, network.mu.dtype)
     if pbc is not None and any(pbc) and config.bias:
@@ -197,12 +183,8 @@ def pair_layout(
     return PairLayout.build(neighbours, len(numbers), block_pairs, cell, positions.device)
 
 
-@dataclass(frozen=True)
-class _Overlap:
-    """Overlap functions A Φ̂(d) + β of one stream."""
-
-    A: Tensor  # (layers, k − 1, F, L)
-    beta: Tensor | None  # (layers, k − 1, F)
+# Overlap functions A Φ̂(d) + β of one stream: A (layers, k − 1, F, L), β (layers, k − 1, F) or None.
+_Overlap = tuple[Tensor, Tensor | None]
 
 
 def _overlaps(network: GeometricAttention) -> list[_Overlap]:
@@ -210,21 +192,8 @@ def _overlaps(network: GeometricAttention) -> list[_Overlap]:
     for overlap in network.overlaps:
         assert isinstance(overlap, OverlapFunctions)
         weight, beta = overlap.folded(network.basis_at_zero())
-        result.append(_Overlap(weight, beta if network.config.bias else None))
+        result.append((weight, beta if network.config.bias else None))
     return result
-
-
-def _layout(
-    network: GeometricAttention,
-    numbers: Tensor,
-    positions: Tensor,
-    neighbours: NeighbourList | PairLayout | None,
-    cell: Tensor | None,
-    pbc: Sequence[bool] | None,
-) -> PairLayout:
-    if isinstance(neighbours, PairLayout):
-        return neighbours
-    return pair_layout(network, numbers, positions, neighbours, cell, pbc)
 
 
 def _atomic_energies(
@@ -288,8 +257,8 @@ class _Streams:
         result: list[Tensor | None] = []
         pending: list[Tensor] = []  # of each stream of order 3 and more, what its neighbours will gather
         constant: list[Tensor | float] = []
-        for overlap, c, s in zip(self.overlaps, columns, spread, strict=True):
-            weight, beta = overlap.A[layer], None if overlap.beta is None else overlap.beta[layer]
+        for (weights, biases), c, s in zip(self.overlaps, columns, spread, strict=True):
+            weight, beta = weights[layer], None if biases is None else biases[layer]
             modules = len(weight)
             if modules == 1:  # k = 2: the sum over channels is one function of the distance
                 far = 0.0 if beta is None else beta[0].sum() * c.sum(0)

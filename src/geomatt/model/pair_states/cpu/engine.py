@@ -12,6 +12,7 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
 from geomatt.model.native.library import library
+from geomatt.model.native.structs import check_shape, fields
 from geomatt.model.pair_states.config import DECAY
 
 CODE = Path(__file__).with_name("native_code")
@@ -27,22 +28,18 @@ NAMES = {
 class _Weights(ctypes.Structure):
     """`Weights` of program.hpp."""
 
-    _fields_ = [(name, ctypes.c_void_p) for name in NAMES]
+    _fields_ = fields(ctypes.c_void_p, *NAMES)
 
 
 class _Program(ctypes.Structure):
     """`Program` of program.hpp."""
 
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("atoms", "structures", "channels", "rounds", "functions")),
-        *((name, ctypes.c_int32) for name in ("elements", "threads", "keep", "forces")),
-        *((name, ctypes.c_float) for name in ("sharpness", "decay", "scale", "radius")),
-        *((name, ctypes.c_void_p) for name in ("numbers", "known", "positions", "mu")),
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("weights", "by_weights", "packed", "space", "atomic", "found")
-        ),
-        *((name, ctypes.c_void_p) for name in ("by_energy", "by_forces")),
+        *fields(ctypes.c_int32, "atoms", "structures", "channels", "rounds", "functions", "elements"),
+        *fields(ctypes.c_int32, "threads", "keep", "forces"),
+        *fields(ctypes.c_float, "sharpness", "decay", "scale", "radius"),
+        *fields(ctypes.c_void_p, "numbers", "known", "positions", "mu", "weights", "by_weights"),
+        *fields(ctypes.c_void_p, "packed", "space", "atomic", "found", "by_energy", "by_forces"),
     ]
 
 
@@ -53,13 +50,6 @@ class CompiledWeights:
     parameters: dict[str, Tensor]
     pointers: _Weights
     own: Tensor | None
-
-
-@dataclass
-class CompiledEvaluation(Evaluation):
-    """An evaluation with what its gradient continues."""
-
-    work: _Work | None = None
 
 
 class CompiledEngine(Engine):
@@ -106,37 +96,19 @@ class CompiledEngine(Engine):
         _library().geomatt_pack(ctypes.byref(program))
         return into
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: CompiledWeights,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> CompiledEvaluation:
-        chosen = (batch if index is None else batch.rows(index)).member(0)
-        work = _Work(self, prepared, chosen.numbers, chosen.positions, forces or gradient, gradient)
+    def compute(
+        self, prepared: CompiledWeights, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
+        work = _Work(self, prepared, batch.numbers[0], batch.positions[0], forces or gradient, gradient)
         self._work = work if gradient else None
-        energy, found = work.atomic.sum(-1)[None], work.forces[None] if forces or gradient else None
-        if gradient:
-            return CompiledEvaluation(energy, None, found, work=work)
-        return CompiledEvaluation(energy, work.atomic[None], found)
+        found = work.forces[None] if forces or gradient else None
+        return Evaluation(work.atomic.sum(-1)[None], work.atomic[None], found, state=self._work)
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: CompiledEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        work = evaluation.work
-        if work is None or work is not self._work:
+    def backward(self, state: _Work | None, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        if state is None or state is not self._work:
             raise RuntimeError("a gradient comes once, after its evaluation and before the next")
         self._work = None
-        return work.gradient(by_energy[0], None if by_forces is None else by_forces[0])
+        return state.gradient(by_energy[0], by_forces[0])
 
     def program(self, weights: _Weights) -> _Program:
         """With all that does not depend on a batch."""
@@ -169,7 +141,7 @@ class _Work:
     ) -> None:
         self.engine, self.weights = engine, weights
         self.structures, self.atoms = numbers.shape
-        _check_shape("positions", positions, (*numbers.shape, 3))
+        check_shape("positions", positions, (*numbers.shape, 3))
         self.atomic = positions.new_zeros(numbers.shape)
         self.forces = torch.zeros_like(positions, memory_format=torch.contiguous_format)
         self.arrays = {
@@ -184,12 +156,10 @@ class _Work:
         self._point(space=engine.space(spaces * size), **self.arrays)
         _library().geomatt_evaluate(ctypes.byref(p))
 
-    def gradient(self, by_energy: Tensor, by_forces: Tensor | None) -> Tensor:
+    def gradient(self, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         """Gradient of a loss (1, n) from ∂loss/∂E (B,) and ∂loss/∂F (B, N, 3)."""
-        if by_forces is None:
-            by_forces = torch.zeros_like(self.forces)
-        _check_shape("slopes of the loss", by_energy, (self.structures,))
-        _check_shape("slopes of the loss", by_forces, (self.structures, self.atoms, 3))
+        check_shape("slopes of the loss", by_energy, (self.structures,))
+        check_shape("slopes of the loss", by_forces, (self.structures, self.atoms, 3))
         names = self.engine.names
         sizes = [self.weights.parameters[name].numel() for name in names]
         found = _empty(sum(sizes))[None]
@@ -217,9 +187,3 @@ def _library() -> ctypes.CDLL:
         raise RuntimeError("the C++ library is not available; ask CompiledEngine.serves first")
     found.geomatt_space.restype = found.geomatt_packed.restype = ctypes.c_int64
     return found
-
-
-def _check_shape(name: str, array: Tensor, shape: tuple[int, ...]) -> None:
-    """The C++ code would read beyond the end."""
-    if array.shape != shape:
-        raise ValueError(f"{name} have the shape {tuple(array.shape)}, not {shape}")

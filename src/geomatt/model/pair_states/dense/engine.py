@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 
@@ -12,13 +10,6 @@ from geomatt.model.interface import Engine, Evaluation, Network, Parameters
 from geomatt.model.pair_states.dense.envelope import EnvelopedKernels
 from geomatt.model.pair_states.dense.kernels import TorchKernels
 from geomatt.model.pair_states.dense.program import Program, prepare
-
-
-@dataclass
-class DenseEvaluation(Evaluation):
-    """An evaluation with the sweeps that a gradient continues."""
-
-    program: Program | None = None
 
 
 class DenseEngine(Engine):
@@ -32,40 +23,18 @@ class DenseEngine(Engine):
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         return prepare(parameters)
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        prepared: Parameters,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> DenseEvaluation:
+    def compute(
+        self, prepared: Parameters, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
         program = self._program(prepared, batch, index, gradient)
         atomic = program.forward()
         found = program.adjoints() if forces or gradient else None
-        energy = atomic.sum(-1)
-        if gradient:
-            return DenseEvaluation(energy, None, found, program=program)
-        return DenseEvaluation(energy, atomic, found)
+        return Evaluation(atomic.sum(-1), atomic, found, state=program if gradient else None)
 
-    @torch.no_grad()
-    def gradient(
-        self,
-        evaluation: DenseEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
-        program = evaluation.program
-        assert program is not None
-        assert evaluation.forces is not None
-        if by_forces is None:
-            by_forces = torch.zeros_like(evaluation.forces)
-        program.tangents(by_forces)
-        program.hats(by_energy)
-        found = program.gradients()
+    def backward(self, state: Program, by_energy: Tensor, by_forces: Tensor) -> Tensor:
+        state.tangents(by_forces)
+        state.hats(by_energy)
+        found = state.gradients()
         return torch.cat([found[name].flatten(1) for name in self.names], 1)
 
     def _program(self, p: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Program:

@@ -31,7 +31,7 @@ from geomatt.model.pair_states.dense.readout import Readout, multiply
 
 @dataclass
 class Tape:
-    """What the sweeps leave for each other: (T, M, rows, S, P).
+    """Arrays that the sweeps share: (T, M, rows, S, P).
 
     With a gradient S is two: [x, ẋ] for states and [x̂, n_x] for adjoints, side by side, so that a gradient of
     weights is one product over 2P columns. Without, S is one: x and n_x, and adjoints of a single round.

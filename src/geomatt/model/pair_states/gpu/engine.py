@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import Parameters
-from geomatt.model.pair_states.dense.engine import DenseEngine, DenseEvaluation
+from geomatt.model.interface import Evaluation, Parameters
+from geomatt.model.pair_states.dense.engine import DenseEngine
 from geomatt.model.pair_states.dense.program import Program
 from geomatt.model.pair_states.gpu.envelope import EnvelopedTritonKernels
 from geomatt.model.pair_states.gpu.kernels import LARGEST, TritonKernels
@@ -24,6 +24,8 @@ MULTIPLIED = ("W_AB", "W1", "W2", "readout.0.weight", "readout.2.weight")
 class TritonEngine(DenseEngine):
     """`DenseEngine` with Triton kernels where they serve."""
 
+    gathers = True
+
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         """Weights of several members are side by side in a matrix whose rows may have any length; products
         with weights are much faster if every member's begin at multiples of 16 bytes."""
@@ -31,27 +33,15 @@ class TritonEngine(DenseEngine):
             parameters = {**parameters, **{name: parameters[name].contiguous() for name in MULTIPLIED}}
         return super().prepare(parameters, keep=keep)
 
-    def evaluate(
-        self,
-        prepared: Parameters,
-        batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
-    ) -> DenseEvaluation:
+    def compute(
+        self, prepared: Parameters, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+    ) -> Evaluation:
         with products_in(TRAINING if gradient else EVALUATION):
-            return super().evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
+            return super().compute(prepared, batch, index, forces, gradient)
 
-    def gradient(
-        self,
-        evaluation: DenseEvaluation,
-        by_energy: Tensor,
-        by_forces: Tensor | None,
-        by_stress: Tensor | None = None,
-    ) -> Tensor:
+    def backward(self, state: Program, by_energy: Tensor, by_forces: Tensor) -> Tensor:
         with products_in(TRAINING):
-            return super().gradient(evaluation, by_energy, by_forces)
+            return super().backward(state, by_energy, by_forces)
 
     def _program(self, p: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Program:
         if batch.positions.dtype != torch.float32 or batch.numbers.shape[2] > LARGEST:

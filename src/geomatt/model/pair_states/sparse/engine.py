@@ -11,8 +11,8 @@ from torch.func import functional_call
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model.autograd import AutogradEngine, AutogradEvaluation
-from geomatt.model.interface import Network, Parameters
+from geomatt.model.autograd import AutogradEngine
+from geomatt.model.interface import Evaluation, Network, Parameters
 from geomatt.model.memory import free_memory
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 from geomatt.model.pair_states.sparse.rounds import Space
@@ -36,31 +36,28 @@ class SparseEngine(AutogradEngine):
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         return _Kept(parameters) if keep else parameters
 
-    def evaluate(
+    def compute(
         self,
         prepared: Parameters,
         batch: Batch,
-        *,
-        index: Tensor | None = None,
-        forces: bool = True,
-        gradient: bool = False,
+        index: Tensor | None,
+        forces: bool,
+        gradient: bool,
         switch: Tensor | None = None,
-    ) -> AutogradEvaluation:
-        """As every engine. Without a gradient, as many structures at a time as fit into memory."""
-        if index is not None:
-            batch = batch.rows(index)
+    ) -> Evaluation:
+        """Without a gradient, as many structures at a time as fit into memory."""
         self._find = self.graphs.of
         try:
             if gradient:
-                return super().evaluate(prepared, batch, forces=forces, gradient=True, switch=switch)
+                return super().compute(prepared, batch, None, forces, True, switch)
             if isinstance(prepared, _Kept) and batch.numbers.shape[:2] == (1, 1):
                 self._find = self.graphs.moving  # a simulation, perhaps
-                return super().evaluate(prepared, batch, forces=forces, switch=switch)
+                return super().compute(prepared, batch, None, forces, False, switch)
             parts = []
-            for part in self._parts(batch, forces):
+            for part in self._parts(batch):
                 own = batch.apply(lambda x, part=part: x[:, part])  # type: ignore[misc]
                 lever = switch if switch is None or switch.dim() < 3 else switch[..., part, :, :]
-                parts.append(super().evaluate(prepared, own, forces=forces, switch=lever))
+                parts.append(super().compute(prepared, own, None, forces, False, lever))
             return _joined(parts)
         except torch.OutOfMemoryError as error:
             raise GeomAttError(self._too_large(batch, gradient)) from error
@@ -89,7 +86,7 @@ class SparseEngine(AutogradEngine):
         size = self.network.dtype.itemsize
         return len(graph) * config.channels * arrays * size + PER_TRIANGLE * len(graph.triangles.left)
 
-    def _parts(self, batch: Batch, forces: bool) -> list[slice]:
+    def _parts(self, batch: Batch) -> list[slice]:
         """Structures to evaluate together: neighbours in the batch, by what they need."""
         count = batch.numbers.shape[1]
         if count == 1:
@@ -127,7 +124,7 @@ class _Kept(dict[str, Tensor]):
     """Weights for many evaluations."""
 
 
-def _joined(parts: list[AutogradEvaluation]) -> AutogradEvaluation:
+def _joined(parts: list[Evaluation]) -> Evaluation:
     """Evaluations of consecutive structures as one."""
     if len(parts) == 1:
         return parts[0]

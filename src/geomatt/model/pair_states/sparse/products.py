@@ -22,55 +22,34 @@ from geomatt.model.pair_states.sparse.native import native_sums
 CHUNK_BYTES = 2**25  # of the terms that plain torch makes at once
 
 
+PLAIN, LEFT, RIGHT = (False, False), (True, False), (False, True)  # which of the two states is reversed
+
+
 def product(a: Tensor, b: Tensor, triangles: Triangles) -> Tensor:
     """P (S, C) of factors (S, C)."""
-    found: Tensor = _Product.apply(a, b, triangles)
+    found: Tensor = _Sums.apply(a, b, triangles, PLAIN)
     return found
 
 
-class _Product(torch.autograd.Function):
-    """Σ_m u(i,m) ∘ v(m,j)."""
+class _Sums(torch.autograd.Function):
+    """`sums`, with derivatives that are such sums."""
 
     @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, triangles: Triangles) -> Tensor:
-        ctx.triangles = triangles
+    def forward(ctx: Any, u: Tensor, v: Tensor, triangles: Triangles, flips: tuple[bool, bool]) -> Tensor:
+        ctx.triangles, ctx.flips = triangles, flips
         ctx.save_for_backward(u, v)
-        return sums(u, v, triangles)
+        return sums(u, v, triangles, left_reversed=flips[0], right_reversed=flips[1])
 
     @staticmethod
-    def backward(ctx: Any, n: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, n: Tensor) -> tuple[Tensor, Tensor, None, None]:
         u, v = ctx.saved_tensors
-        return _ByLeft.apply(n, v, ctx.triangles), _ByRight.apply(u, n, ctx.triangles), None
-
-
-class _ByLeft(torch.autograd.Function):
-    """Σ_m u(i,m) ∘ v(j,m)."""
-
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, triangles: Triangles) -> Tensor:
-        ctx.triangles = triangles
-        ctx.save_for_backward(u, v)
-        return sums(u, v, triangles, right_reversed=True)
-
-    @staticmethod
-    def backward(ctx: Any, n: Tensor) -> tuple[Tensor, Tensor, None]:
-        u, v = ctx.saved_tensors
-        return _Product.apply(n, v, ctx.triangles), _ByRight.apply(n, u, ctx.triangles), None
-
-
-class _ByRight(torch.autograd.Function):
-    """Σ_m u(m,i) ∘ v(m,j)."""
-
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, triangles: Triangles) -> Tensor:
-        ctx.triangles = triangles
-        ctx.save_for_backward(u, v)
-        return sums(u, v, triangles, left_reversed=True)
-
-    @staticmethod
-    def backward(ctx: Any, n: Tensor) -> tuple[Tensor, Tensor, None]:
-        u, v = ctx.saved_tensors
-        return _ByLeft.apply(v, n, ctx.triangles), _Product.apply(u, n, ctx.triangles), None
+        by_u, by_v = {
+            PLAIN: ((n, v, RIGHT), (u, n, LEFT)),
+            RIGHT: ((n, v, PLAIN), (n, u, LEFT)),
+            LEFT: ((v, n, RIGHT), (u, n, PLAIN)),
+        }[ctx.flips]
+        found = [_Sums.apply(x, y, ctx.triangles, flips) for x, y, flips in (by_u, by_v)]
+        return found[0], found[1], None, None
 
 
 def sums(

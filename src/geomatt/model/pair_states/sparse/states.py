@@ -13,11 +13,12 @@ from torch import Tensor
 from torch.nn import functional
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import AttentionRecord, ImagePairs, pair_switch
+from geomatt.model.interface import AttentionRecord, ImagePairs
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import PairGraph
 from geomatt.model.pair_states.sparse.products import product
 from geomatt.model.pair_states.sparse.rounds import Rounds, Space
+from geomatt.model.pairs import lengths, pair_switch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -103,9 +104,7 @@ def _image_pairs(
 
 def initial_states(network: PairStates, batch: Batch, graph: PairGraph) -> tuple[Tensor, Tensor]:
     """X before the first round (S, C), and the envelope (S, 1)."""
-    squared = graph.vectors(batch.positions, batch.cell).square().sum(-1)
-    apart = squared > 0
-    distance = torch.where(apart, torch.sqrt(torch.where(apart, squared, 1.0)), 0.0)
+    distance = lengths(graph.vectors(batch.positions, batch.cell))
     radius = network.config.radius
     u = (envelope(distance, radius) if radius else torch.ones_like(distance))[:, None]
     one_hot = (batch.numbers[..., None] == network.elements).to(network.g.dtype)  # (B, N, elements)
