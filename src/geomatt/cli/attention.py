@@ -11,11 +11,6 @@ from geomatt.cli.console import output, say
 from geomatt.cli.options import Device, Dtype, FrameNumber, Key, LengthUnit, Model, load_model, read_structure
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt attention runs/ethanol ethanol.xyz -o attention.png")(attention)
-
-
 def attention(
     model: Model,
     structure: Annotated[str, typer.Argument(help="A file with the structure.")],

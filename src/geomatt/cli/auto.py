@@ -14,11 +14,6 @@ from geomatt.cli.sample import Molecule, stopped
 from geomatt.workflow.config import AutoConfig
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt auto ethanol.xyz --out runs/ethanol --workers 2")(auto)
-
-
 @with_config(AutoConfig)
 def auto(
     molecule: Molecule,

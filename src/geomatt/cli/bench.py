@@ -13,13 +13,6 @@ from geomatt.cli.console import console, output, progress_bar, say
 if TYPE_CHECKING:
     from geomatt.bench import BenchReport
 
-EXAMPLE = "Example: geomatt bench --suite train,infer --json bench.json"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=EXAMPLE)(bench)
-
 
 def bench(
     model: Annotated[

@@ -10,11 +10,6 @@ from geomatt.cli.console import console, output
 from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, LengthUnit, Model, load_model, read_data
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt client md17/ethanol:fast ethanol.xyz --unix ethanol")(client)
-
-
 def client(
     model: Model,
     structure: Annotated[

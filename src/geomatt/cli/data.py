@@ -19,18 +19,12 @@ if TYPE_CHECKING:
 
 Data = Annotated[str, typer.Argument(help="A file, or a fetched data set such as md17/ethanol.")]
 
-
-def register(app: typer.Typer) -> None:
-    """Add the `data` group."""
-    group = typer.Typer(
-        help="Fetch, inspect and convert data sets.", no_args_is_help=True, rich_markup_mode="rich"
-    )
-    group.command("get")(get)
-    group.command("info")(info)
-    group.command("convert")(convert)
-    app.add_typer(group, name="data")
+data = typer.Typer(
+    help="Fetch, inspect and convert data sets.", no_args_is_help=True, rich_markup_mode="rich"
+)
 
 
+@data.command()
 def get(
     name: Annotated[
         str | None,
@@ -69,6 +63,7 @@ def get(
     say(str(path), markup=False)
 
 
+@data.command()
 def info(
     file: Data,
     energy_unit: EnergyUnit = None,
@@ -103,6 +98,7 @@ def info(
             )
 
 
+@data.command()
 def convert(
     sources: Annotated[
         list[str],

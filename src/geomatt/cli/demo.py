@@ -35,11 +35,6 @@ NEXT = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt demo --out my-demo")(demo)
-
-
 def demo(
     out: Annotated[Path, typer.Option("--out", help="Folder for everything the demo makes.")] = Path(
         "geomatt-demo"

@@ -23,11 +23,6 @@ from geomatt.cli.options import (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt evaluate runs/ethanol md17/ethanol --unit kcal/mol")(evaluate)
-
-
 def evaluate(
     model: Model,
     data: Annotated[str, typer.Argument(help="Labelled data: a file, or a name such as md17/ethanol.")],

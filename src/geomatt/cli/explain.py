@@ -19,11 +19,6 @@ if TYPE_CHECKING:
     from geomatt.pages.explorer import Progress
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt explain runs/ethanol ethanol.xyz -o report.html")(explain)
-
-
 def explain(
     model: Model,
     structures: Annotated[str, typer.Argument(help="Structures or a trajectory: any file that can be read.")],

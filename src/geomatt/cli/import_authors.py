@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from geomatt.model import Normalisation
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "import-authors",
-        epilog="Example: geomatt import-authors ethanol_model ethanol.safetensors --train-file train.npz",
-    )(import_authors)
-
-
 def import_authors(
     directory: Annotated[Path, typer.Argument(help="Folder with params.pt and hyperparameters.json.")],
     out: Annotated[Path, typer.Argument(help="The model file to write.")],

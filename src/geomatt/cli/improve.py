@@ -15,13 +15,6 @@ from geomatt.cli.sample import stopped
 from geomatt.workflow.config import ImproveConfig
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt improve runs/ethanol ethanol.npz --out runs/better --rounds 3")(
-        improve
-    )
-
-
 @with_config(ImproveConfig)
 def improve(
     model: Annotated[

@@ -12,11 +12,6 @@ from geomatt.cli.console import facts, output
 from geomatt.errors import GeomAttError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt info runs/ethanol")(info)
-
-
 def info(
     model: Annotated[
         Path | None,

@@ -16,11 +16,6 @@ from geomatt.data.make.config import MethodConfig
 _NAMED = 10  # failed structures in a message
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt label frames.extxyz --out labelled.extxyz --workers 4")(label)
-
-
 @with_config(MethodConfig)
 def label(
     structures: Annotated[str, typer.Argument(help="Structures of any known format.", show_default=False)],

@@ -24,13 +24,6 @@ MOST_ROWS = 12  # replicas in the table
 LARGE_DRIFT = 1.0  # meV/atom/ps, worth a warning; good models have less than a tenth
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Example: geomatt md md17/ethanol:fast ethanol.xyz --temperature 300 --time 10 --replicas 4"
-    )(md)
-
-
 @with_config(MDSettings)
 def md(
     settings: dict[str, Any],

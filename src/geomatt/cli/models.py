@@ -10,11 +10,6 @@ import typer
 from geomatt.cli.console import output, say
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt models")(models)
-
-
 def models(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the metadata of the files as JSON instead.")

@@ -22,11 +22,6 @@ from geomatt.cli.options import (
 from geomatt.errors import GeomAttError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt predict runs/ethanol frames.xyz -o predicted.extxyz")(predict)
-
-
 def predict(
     model: Model,
     structures: Annotated[str, typer.Argument(help="Structures: any file that can be read.")],

@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from geomatt.simulation.relaxation import Relaxed
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt relax md17/ethanol:fast ethanol.xyz")(relax)
-
-
 @with_config(RelaxSettings)
 def relax(
     settings: dict[str, Any],

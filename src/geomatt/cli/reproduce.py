@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from geomatt.reproduce.report import Section
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt reproduce shapes --quick")(reproduce)
-
-
 def reproduce(
     name: Annotated[
         str,

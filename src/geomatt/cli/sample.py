@@ -18,11 +18,6 @@ Molecule = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt sample ethanol.xyz --out ethanol.npz --frames 2000")(sample)
-
-
 @with_config(SampleConfig)
 def sample(
     molecule: Molecule,

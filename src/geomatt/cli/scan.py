@@ -36,13 +36,6 @@ XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Example: geomatt scan md17/ethanol:fast ethanol.xyz --torsion 0,1,2,8 --reference xtb"
-    )(scan)
-
-
 def _option(flag: str, text: str, **rest: Any) -> Any:
     return typer.Option(flag, help=text, rich_help_panel=SCAN, show_default=False, **rest)
 

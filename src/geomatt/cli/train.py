@@ -52,14 +52,6 @@ Unfreeze = Annotated[
 ]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the commands."""
-    app.command(epilog="Example: geomatt train md17/ethanol --out runs/ethanol")(train)
-    app.command(
-        epilog="Example: geomatt transfer runs/aspirin/model.safetensors md17/toluene --out runs/toluene"
-    )(transfer)
-
-
 @with_settings(networks=True)
 def train(
     out: Out,

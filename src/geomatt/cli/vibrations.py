@@ -28,11 +28,6 @@ MOST_ROWS = 40  # modes in the table
 STILL = 0.01  # eV/Å, a force above which a structure is not stationary
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt vibrations md17/ethanol:fast ethanol.xyz")(vibrations)
-
-
 def vibrations(
     model: Annotated[
         str,
