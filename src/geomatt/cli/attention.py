@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from geomatt.cli.console import output, say
-from geomatt.cli.options import Device, Dtype, FrameNumber, Key, LengthUnit, Model, load_model, read_structure
+from geomatt.cli.console import finish, output
+from geomatt.cli.generated import with_options
+from geomatt.cli.options import (
+    GEOMETRY,
+    Device,
+    Dtype,
+    FrameNumber,
+    Model,
+    StructureFile,
+    load_model,
+    out_option,
+    read_structure,
+)
 
 
+@with_options(reading=GEOMETRY)
 def attention(
     model: Model,
-    structure: Annotated[str, typer.Argument(help="A file with the structure.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The figure: .png, .pdf or .svg.")] = Path(
-        "attention.png"
-    ),
+    structure: StructureFile,
+    reading: dict[str, Any],
+    out: Annotated[Path, out_option("The figure: .png, .pdf or .svg.")] = Path("attention.png"),
     frame: FrameNumber = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the matrices as JSON.", show_default=False)
-    ] = None,
-    npz_file: Annotated[
-        Path | None, typer.Option("--npz", help="Also write the matrices as npz.", show_default=False)
-    ] = None,
-    length_unit: LengthUnit = None,
-    keys: Key = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the matrices as JSON.")] = None,
+    npz_file: Annotated[Path | None, typer.Option("--npz", help="Also write the matrices as npz.")] = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -42,20 +47,19 @@ def attention(
     from geomatt.data.files import require_writable
     from geomatt.drawing import figure_path
 
-    beside = out.with_name(f"{out.stem}_molecule{out.suffix}")
-    for path in (out, beside):
+    files = {"matrices": out, "molecule": out.with_name(f"{out.stem}_molecule{out.suffix}")}
+    for path in files.values():
         figure_path(path)
     for path in filter(None, (json_file, npz_file)):
         require_writable(path)
     loaded = load_model(model, device, dtype)
-    chosen = read_structure(structure, frame, length_unit, keys)
+    chosen = read_structure(structure, frame, reading)
     records = compute(loaded, chosen)
     output.print(bond_table(bond_scores(records, chosen)))
-    attention_figure(records, chosen, out)
-    molecule_figure(records, chosen, beside)
-    written = [("matrices", out), ("molecule", beside)]
+    attention_figure(records, chosen, files["matrices"])
+    molecule_figure(records, chosen, files["molecule"])
     if json_file is not None:
-        written.append(("values", write_json(records, chosen, json_file)))
+        files["values (JSON)"] = write_json(records, chosen, json_file)
     if npz_file is not None:
-        written.append(("values", write_npz(records, chosen, npz_file)))
-    say("\n".join(f"{what}: {path}" for what, path in written))
+        files["values (npz)"] = write_npz(records, chosen, npz_file)
+    finish(files)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import console, output, progress_bar, say
+from geomatt.cli.console import console, output, progress_bar, say, table
 
 if TYPE_CHECKING:
     from geomatt.bench import BenchReport
@@ -86,10 +86,11 @@ def _show(result: BenchReport) -> None:
             against = f"{row['what']}, {row['ours']['name']} against {row['baseline']['name']}"
             say(f"{against}: {'; '.join(said)}", markup=True)
     if found["exactness"]:
-        output.print(_table("Exactness of the engines", words.EXACTNESS, found["exactness"], words.exactness))
+        rows = map(words.exactness, found["exactness"])
+        output.print(table("Exactness of the engines", words.EXACTNESS, rows, left=words.EXACTNESS))
     if found["scaling"]:
-        title = "Energy and forces of random matter"
-        output.print(_table(title, words.SCALING, found["scaling"], words.scaling))
+        rows = map(words.scaling, found["scaling"])
+        output.print(table("Energy and forces of random matter", words.SCALING, rows, left=words.SCALING))
     if found["curves"]:
         say(words.curves(found))
     if not found["settings"]["quick"]:
@@ -103,22 +104,15 @@ def _rows(rows: list[dict[str, Any]]) -> Table:
     from geomatt.bench import words
 
     extra = ["over floor", *(["kernels"] if any(row["ours"]["kernels"] for row in rows) else [])]
-    table = Table("what", "time", "faster by", *extra, title="Times: median (quartiles)", show_lines=True)
+    made = Table("what", "time", "faster by", *extra, title="Times: median (quartiles)", show_lines=True)
     for row in rows:
         cells = words.row(row)
         times = f"{cells['measured']} {cells['time']}\n{cells['baseline']} {cells['its time']}"
-        table.add_row(cells["what"], times, cells["faster by"], *(cells[name] for name in extra))
-    return table
+        made.add_row(cells["what"], times, cells["faster by"], *(cells[name] for name in extra))
+    return made
 
 
 def _coloured(entry: dict[str, Any]) -> str:
     from geomatt.bench import words
 
     return f"[{'green' if entry['met'] else 'red'}]{words.check(entry)}[/]"
-
-
-def _table(title: str, head: tuple[str, ...], entries: list[dict[str, Any]], cells: Any) -> Table:
-    table = Table(*head, title=title, title_justify="left")
-    for entry in entries:
-        table.add_row(*cells(entry))
-    return table

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from geomatt.cli.console import console, output
-from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, LengthUnit, Model, load_model, read_data
+from geomatt.cli.generated import with_options
+from geomatt.cli.options import LENGTH_UNIT, Device, Dtype, Model, load_model, read_structure
 
 
+@with_options(reading=LENGTH_UNIT)
 def client(
     model: Model,
     structure: Annotated[
         str, typer.Argument(help="File whose first structure has the atoms in the server's order.")
     ],
+    reading: dict[str, Any],
     unix: Annotated[
         str | None,
-        typer.Option("--unix", help="Name of a Unix socket, <address> in i-PI's input.", show_default=False),
+        typer.Option("--unix", help="Name of a Unix socket, <address> in i-PI's input."),
     ] = None,
     host: Annotated[str, typer.Option("--host", help="Machine the server runs on.")] = "localhost",
     port: Annotated[int, typer.Option("--port", help="Port the server listens at.")] = 31415,
@@ -25,7 +28,6 @@ def client(
     walls: Annotated[
         bool, typer.Option("--walls/--no-walls", help="Add walls where the training data end.")
     ] = True,
-    length_unit: LengthUnit = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -36,7 +38,7 @@ def client(
     from geomatt.simulation.engines import run_client
 
     loaded = load_model(model, device, dtype)
-    first = read_data(structure, None, length_unit, WITHOUT_LABELS)[0]
+    first = read_structure(structure, 0, reading)
     done = 0
 
     def count(more: int) -> None:

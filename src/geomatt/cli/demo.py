@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output, progress_bar, say
-from geomatt.cli.explain import progress_of_page
-from geomatt.cli.options import set_up
+from geomatt.cli.console import bars, note, output, progress_bar, say
+from geomatt.cli.options import out_option, set_up_training
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset, Structure
@@ -36,9 +35,7 @@ NEXT = (
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for everything the demo makes.")] = Path(
-        "geomatt-demo"
-    ),
+    out: Annotated[Path, out_option("Folder for everything the demo makes.")] = Path("geomatt-demo"),
     epochs: Annotated[
         int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better.")
     ] = EPOCHS,
@@ -70,7 +67,7 @@ def demo(
     attention_figure(records, lowest, folder / "attention.png")
     molecule_figure(records, lowest, folder / "molecule.png")
     scores = bond_scores(records, lowest)
-    with progress_of_page() as tell:
+    with bars() as tell:
         page = run_report(result, dataset, split, errors, commands=NEXT, dynamics=False, progress=tell)
         page.save(folder / REPORT)
     report = {
@@ -106,17 +103,15 @@ def _free(out: Path) -> Path:
 
 def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
     """Train size S, and return the result with the split."""
-
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.data.splits import random_split
     from geomatt.training import resolve, train
-    from geomatt.training.start import fresh_network
 
     announce(dataset)
     config = resolve(
         {"data": "embedded/ethanol", "train": 800, "val": 200, "test": 1000, **SETTINGS, "epochs": epochs}
     )
-    set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
+    set_up_training(config)
     split = random_split(len(dataset), 800, 200, 1000, seed=config.split_seed)
     note(
         f"Training on 800 frames for {epochs} epochs, validating on 200; 1000 more (random split) are "
@@ -140,13 +135,10 @@ def _simulate(potential: Potential, start: Structure, steps: int, folder: Path) 
         walls=False,
         interval=min(20, steps),
     )
-    done = 0
-    with progress_bar(f"molecular dynamics, {REPLICAS} replicas at 300 K", settings.steps) as advance:
+    with bars() as tell:
 
         def show(state: MDProgress) -> None:
-            nonlocal done
-            advance(state.steps - done)
-            done = state.steps
+            tell(f"molecular dynamics, {REPLICAS} replicas at 300 K", state.steps, state.total)
 
         report = run_dynamics(potential, start, settings, folder / "dynamics", progress=show)
     if report.signal:

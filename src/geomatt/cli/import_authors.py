@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import say
-from geomatt.cli.options import Key, LengthUnit, read_data
+from geomatt.cli.console import finish
+from geomatt.cli.generated import with_options
+from geomatt.cli.options import GEOMETRY
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -16,30 +17,22 @@ if TYPE_CHECKING:
     from geomatt.model import Normalisation
 
 
+@with_options(reading=GEOMETRY)
 def import_authors(
     directory: Annotated[Path, typer.Argument(help="Folder with params.pt and hyperparameters.json.")],
     out: Annotated[Path, typer.Argument(help="The model file to write.")],
-    energy_mean: Annotated[
-        float | None, typer.Option(help="Mean of the training energies.", show_default=False)
-    ] = None,
-    energy_std: Annotated[
-        float | None, typer.Option(help="Their standard deviation.", show_default=False)
-    ] = None,
+    reading: dict[str, Any],
+    energy_mean: Annotated[float | None, typer.Option(help="Mean of the training energies.")] = None,
+    energy_std: Annotated[float | None, typer.Option(help="Their standard deviation.")] = None,
     energy_unit: Annotated[
         str | None,
-        typer.Option(help="Unit of mean and deviation, or of the training file.", show_default=False),
+        typer.Option(help="Unit of mean and deviation, or of the training file."),
     ] = None,
     train_file: Annotated[
         str | None,
-        typer.Option(
-            help="The frames it was trained on: gives mean, deviation, elements.", show_default=False
-        ),
+        typer.Option(help="The frames it was trained on: gives mean, deviation, elements."),
     ] = None,
-    elements: Annotated[
-        str | None, typer.Option(help="Elements it was trained on: H,C,O.", show_default=False)
-    ] = None,
-    length_unit: LengthUnit = None,
-    keys: Key = None,
+    elements: Annotated[str | None, typer.Option(help="Elements it was trained on: H,C,O.")] = None,
 ) -> None:
     """Turn a checkpoint of the authors' published code into a model file.
 
@@ -47,6 +40,7 @@ def import_authors(
 
     Give --train-file, or --energy-mean, --energy-std, --energy-unit and --elements.
     """
+    from geomatt.data import read
     from geomatt.model.files import save
     from geomatt.model.geometric_attention.authors import import_authors as convert
 
@@ -55,7 +49,7 @@ def import_authors(
     if train_file is not None:
         if energy_mean is not None or energy_std is not None:
             raise GeomAttError("Give either --train-file or --energy-mean and --energy-std, not both.")
-        dataset = read_data(train_file, energy_unit, length_unit, keys)
+        dataset = read(train_file, energy_unit=energy_unit, **reading)
         normalisation, record = _from_training_data(dataset)
         given = given or [str(z) for z in dataset.elements]
     else:
@@ -65,7 +59,7 @@ def import_authors(
     potential = convert(directory, elements=given, normalisation=normalisation)
     potential.record.update(record)
     save(potential, out)
-    say(f"model: {out}\nnext: geomatt info {out}")
+    finish({"model": out}, f"geomatt info {out}")
 
 
 def _from_training_data(dataset: Dataset) -> tuple[Normalisation, dict[str, Any]]:

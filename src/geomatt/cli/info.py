@@ -9,16 +9,12 @@ from typing import Annotated
 import typer
 
 from geomatt.cli.console import facts, output
+from geomatt.cli.options import OptionalModel
 from geomatt.errors import GeomAttError
 
 
 def info(
-    model: Annotated[
-        Path | None,
-        typer.Argument(
-            help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
-        ),
-    ] = None,
+    model: OptionalModel = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead.")] = False,
     system: Annotated[
         bool, typer.Option("--system", help="Versions, processor, threads, GPU, compiler and engines here.")

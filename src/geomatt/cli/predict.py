@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from geomatt.cli.console import progress_bar, say
+from geomatt.cli.generated import with_options
 from geomatt.cli.options import (
-    WITHOUT_LABELS,
+    GEOMETRY,
     BatchSize,
     Device,
     Dtype,
-    Key,
-    LengthUnit,
     Model,
     load_model,
-    read_data,
+    out_option,
+    read_unlabelled,
 )
 from geomatt.errors import GeomAttError
 
 
+@with_options(reading=GEOMETRY)
 def predict(
     model: Model,
     structures: Annotated[str, typer.Argument(help="Structures: any file that can be read.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The .extxyz file to write.", show_default=False)],
-    length_unit: LengthUnit = None,
-    keys: Key = None,
+    out: Annotated[Path, out_option("The .extxyz file to write.")],
+    reading: dict[str, Any],
     device: Device = None,
     dtype: Dtype = None,
     batch: BatchSize = 32,
@@ -46,7 +46,7 @@ def predict(
         raise GeomAttError(f"Cannot write {out}: the name must end in .extxyz or .xyz.")
     require_writable(out)
     loaded = load_model(model, device, dtype)
-    dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    dataset = read_unlabelled(structures, reading)
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress, spread=True)
     write_predictions(dataset, predictions, out, loaded.calibration)

@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.generated import with_flags
-from geomatt.cli.options import Dask, Processes
+from geomatt.cli.options import Dask, Processes, open_pool, out_option
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, ExperimentSettings
 
@@ -34,9 +34,7 @@ def reproduce(
         Path | None,
         typer.Option("--data", help="Folder with md17/, gfn2/ ...; the download cache by default."),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for results, figures and report.")] = Path(
-        "runs/reproduce"
-    ),
+    out: Annotated[Path, out_option("Folder for results, figures and report.")] = Path("runs/reproduce"),
     models: Annotated[
         Path | None,
         typer.Option(
@@ -75,14 +73,8 @@ def reproduce(
     if workers == 1 and dask is None:
         _reproduce(name, settings, figures)
         return
-    from geomatt.data.make import open_workers
-
-    try:
-        with open_workers(workers, dask) as pool:
-            _reproduce(name, replace(settings, workers=pool), figures)
-    except KeyboardInterrupt:
-        note("Stopped; what is finished is kept, and the same command continues.")
-        raise typer.Exit(130) from None
+    with open_pool(workers, dask) as pool:
+        _reproduce(name, replace(settings, workers=pool), figures)
 
 
 def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> None:

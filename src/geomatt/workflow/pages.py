@@ -12,7 +12,7 @@ from geomatt.model import AnyPotential
 from geomatt.pages import Block, Page, evaluation_report
 from geomatt.pages.reports import averaging, curve_charts, heading, next_steps
 from geomatt.training.folder import HISTORY
-from geomatt.workflow.report import dynamics_line
+from geomatt.workflow.report import ROUND_HEADINGS, dynamics_line, round_rows
 
 
 def auto_page(
@@ -51,19 +51,14 @@ def improvement_page(
 ) -> Page:
     """What rounds of `improve` have gained, and the errors of the last model."""
     page = evaluation_report(model, tested)
-    header = ["round", "labels", "new frames: before", "after", "earlier frames: before", "after"]
-    rows = []
-    for number, row in enumerate(rounds, 1):
-        cells = [str(number), str(row["labelled"])]
-        for group in ("new frames", "earlier frames"):
-            for when in ("before", "after"):
-                error = row[group][when]["forces_mae_eV_per_A"] if group in row else None
-                cells.append("–" if error is None else f"{1000 * error:.1f}")
-        rows.append(cells)
     note = "Frames that were not trained on. New frames are those the round has labelled."
     table: Block = {
-        "kind": "table", "title": "Force MAE (meV/Å)", "header": header, "rows": rows, "note": note,
-    }  # fmt: skip
+        "kind": "table",
+        "title": "Force MAE (meV/Å)",
+        "header": list(ROUND_HEADINGS),
+        "rows": round_rows(rounds),
+        "note": note,
+    }
     errors = heading(f"Errors of the last model on {len(tested.data)} frames that no round was trained on")
     blocks: list[Block] = [table, *_curves(folder, model, tested.unit), errors]
     steps = next_steps([f"geomatt explain {folder} MOLECULE.xyz -o explain.html"])
