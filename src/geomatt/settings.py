@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from types import NoneType
@@ -33,6 +34,28 @@ def check_types(config: Any) -> None:
         value = getattr(config, item.name)
         if item.name in hints and not (value is None and item.default is None):
             object.__setattr__(config, item.name, typed(item.name, value, hints[item.name]))
+
+
+def check_choices(config: Any) -> None:
+    """Raise an error for a value that is not among the `choices` of its field."""
+    for item in dataclasses.fields(config):
+        choices, value = item.metadata.get("choices"), getattr(config, item.name)
+        if choices and value not in choices:
+            raise GeomAttError(f"Unknown `{item.name}` {value!r}. Use one of: {', '.join(choices)}.")
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """Raise an error unless these values are positive and finite."""
+    for name in names:
+        if not 0 < getattr(config, name) < math.inf:
+            raise GeomAttError(f"`{name}` must be a positive number, not {getattr(config, name)}.")
+
+
+def check_not_negative(config: Any, *names: str) -> None:
+    """Raise an error unless these values are zero or more, and finite."""
+    for name in names:
+        if not 0 <= getattr(config, name) < math.inf:
+            raise GeomAttError(f"`{name}` must not be negative, but is {getattr(config, name)}.")
 
 
 @functools.cache

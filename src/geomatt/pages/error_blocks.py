@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.structures import Dataset
-from geomatt.elements import symbols
+from geomatt.elements import atom_labels
 from geomatt.evaluation import Errors, EvaluationResult
 from geomatt.evaluation.plots import mean_of_composition
 from geomatt.model.calibration import LEVELS
@@ -163,11 +163,10 @@ def _by_atom(result: EvaluationResult, unit: str, factor: float) -> Block | None
     if not (numbers == numbers[0]).all():
         return None
     errors = np.nanmean(np.abs(result.forces - data.forces).reshape(len(data), -1, 3), axis=(0, 2))
-    labels = [f"{symbol}{k}" for k, symbol in enumerate(symbols(numbers[0]))]
     return {
         "kind": "bars",
         "title": "Force error by atom",
-        "labels": labels,
+        "labels": atom_labels(numbers[0]),
         "values": _short(factor * errors),
         "yLabel": f"force MAE ({unit}/Å)",
     }

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types
+from geomatt.settings import check_not_negative, check_positive, check_types
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
 ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi", "npt")
@@ -51,12 +51,8 @@ class DynamicsConfig:
         check_types(self)
         if self.ensemble not in ENSEMBLES:
             raise GeomAttError(f"Unknown `ensemble` {self.ensemble!r}. Use one of: {', '.join(ENSEMBLES)}.")
-        for name in ("timestep_fs", "damping_fs", "chain", "interval"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
-        for name in ("temperature_K", "friction"):
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
+        check_positive(self, "timestep_fs", "damping_fs", "chain", "interval")
+        check_not_negative(self, "temperature_K", "friction")
         if self.ensemble in ("nose-hoover", "bussi") and not self.temperature_K > 0:
             raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature_K`.")
 

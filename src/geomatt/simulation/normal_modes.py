@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geomatt.data.structures import AtomsLike, Structure
-from geomatt.elements import ATOMIC_MASSES, symbols
+from geomatt.elements import ATOMIC_MASSES, atom_labels
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
 from geomatt.simulation.checks import given
@@ -53,8 +53,8 @@ class Vibrations:
     def movers(self, mode: int, most: int = 3) -> str:
         """The atoms that move most in a mode, such as H8 O2."""
         size = np.linalg.norm(self.modes[mode], axis=1)
-        names = symbols(self.structure.numbers)
-        return " ".join(f"{names[a]}{a}" for a in np.argsort(-size)[:most] if size[a] > 0.3)
+        names = atom_labels(self.structure.numbers)
+        return " ".join(names[a] for a in np.argsort(-size)[:most] if size[a] > 0.3)
 
     def frames(self, mode: int, count: int = 20) -> list[Structure]:
         """One period of a mode, to be looked at."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.elements import symbols
+from geomatt.elements import atom_labels
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.monitor import SERIES, Monitor, histogram_error
 from geomatt.simulation.watchdog import REASONS, BondChange
@@ -204,7 +204,7 @@ def _watched(
 
 
 def _wall_use(numbers: np.ndarray, counts: np.ndarray, worst: np.ndarray, steps: int) -> list[WallUse]:
-    label = [f"{symbol}{i}" for i, symbol in enumerate(symbols(numbers))]
+    label = atom_labels(numbers)
     found = [
         WallUse((i, j), f"{label[i]}–{label[j]}", float(counts[i, j] / steps), float(worst[i, j]))
         for i, j in np.argwhere(np.triu(counts[: len(numbers), : len(numbers)])).tolist()

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from geomatt.errors import GeomAttError
+from geomatt.settings import check_positive
 from geomatt.simulation.ensembles import DynamicsConfig, Evaluate, Langevin, Matter, State
 from geomatt.units import FEMTOSECOND
 
@@ -30,9 +31,7 @@ class Barostat:
     compressibility: float = 4.5e-5  # 1/bar, of water; another value changes the relaxation time only
 
     def __post_init__(self) -> None:
-        for name in ("pressure_time", "compressibility"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        check_positive(self, "pressure_time", "compressibility")
         if not math.isfinite(self.pressure):
             raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
 

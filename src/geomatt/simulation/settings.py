@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types, setting
+from geomatt.settings import check_choices, check_not_negative, check_positive, check_types, setting
 
 ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
@@ -64,23 +64,15 @@ class MDSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        positive = ("time", "timestep", "damping", "replicas", "interval", "max_spread", "pressure_time")
-        for name in (*positive, "compressibility"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        check_positive(self, "time", "timestep", "damping", "replicas", "interval", "max_spread")
+        check_positive(self, "pressure_time", "compressibility")
         for name, most in (("replicas", MOST_REPLICAS), ("seed", LARGEST_SEED)):
             if getattr(self, name) > most:
                 raise GeomAttError(f"`{name}` must be at most {most}, not {getattr(self, name)}.")
         if not math.isfinite(self.pressure):
             raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
-        for name in ("temperature", "friction", "seed"):
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
-        for name, choices in (("ensemble", ENSEMBLES), ("stop_on", STOPS), ("format", FORMATS)):
-            if getattr(self, name) not in choices:
-                raise GeomAttError(
-                    f"Unknown `{name}` {getattr(self, name)!r}. Use one of: {', '.join(choices)}."
-                )
+        check_not_negative(self, "temperature", "friction", "seed")
+        check_choices(self)
         if self.temperature == 0 and self.ensemble != "nve":
             raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature`.")
         if self.timestep > 4:
@@ -116,11 +108,8 @@ class RelaxSettings:
 
     def __post_init__(self) -> None:
         check_types(self)
-        for name in ("fmax", "steps"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
-        if self.optimiser not in OPTIMISERS:
-            raise GeomAttError(f"Unknown `optimiser` {self.optimiser!r}. Use {' or '.join(OPTIMISERS)}.")
+        check_positive(self, "fmax", "steps")
+        check_choices(self)
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)

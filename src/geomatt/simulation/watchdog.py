@@ -13,7 +13,7 @@ import torch
 from scipy.special import chdtri
 from torch import Tensor
 
-from geomatt.elements import COVALENT_RADII, symbols
+from geomatt.elements import COVALENT_RADII, atom_labels
 from geomatt.model.domain import WARNING
 from geomatt.model.domain.limits import Limits
 from geomatt.simulation.ensembles import Matter, State
@@ -108,7 +108,7 @@ class Watchdog:
         when, linked = self.changed_at.cpu().numpy(), self.bonded.cpu().numpy()
         result = []
         for r, own in enumerate(numbers):
-            label = [f"{symbol}{i}" for i, symbol in enumerate(symbols(own))]
+            label = atom_labels(own)
             found = [
                 BondChange((i, j), f"{label[i]}–{label[j]}", not linked[r, i, j], when[r, i, j] * timestep_fs)
                 for i, j in np.argwhere(np.triu(when[r] >= 0)).tolist()

@@ -7,7 +7,7 @@ from typing import Any
 
 from geomatt.data.make.config import METHOD, MethodConfig, SampleConfig
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types, setting
+from geomatt.settings import check_choices, check_positive, check_types, setting
 from geomatt.training.config import MOST_MEMBERS, TrainConfig
 
 TRAINING, TEST = "Training", "Dynamics with the model"
@@ -98,10 +98,9 @@ class ImproveConfig(MethodConfig):
         for name in ("temperature", "picoseconds", "timestep"):
             if not 0 < getattr(self, name) < 1e6:
                 raise GeomAttError(f"`{name}` must be positive, not {getattr(self, name)}.")
-        if self.choose not in CHOICES:
-            raise GeomAttError(f"Unknown `choose` {self.choose!r}. Use one of: {', '.join(CHOICES)}.")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise GeomAttError(f"`learning_rate` must be a positive number, not {self.learning_rate}.")
+        check_choices(self)
+        if self.learning_rate is not None:
+            check_positive(self, "learning_rate")
 
     @property
     def records(self) -> int:
