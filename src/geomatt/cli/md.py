@@ -66,9 +66,9 @@ def md(
     ranges of the training data and a committee that disagrees, and saves such frames
     for labelling (to_label.extxyz).
     """
-    from geomatt.simulation.checks import refuse
+    from geomatt.simulation.inputs import refuse
     from geomatt.simulation.md import Saved, run_dynamics
-    from geomatt.simulation.md_results import write_results
+    from geomatt.simulation.results import write_results
 
     if resume:
         if out is None and structure is None:

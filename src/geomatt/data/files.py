@@ -12,6 +12,7 @@ from pathlib import Path
 
 from geomatt.arguments import path_of
 from geomatt.errors import GeomAttError
+from geomatt.locks import LockedError, file_lock
 
 _ADVICE = {
     errno.ENOSPC: "The disk is full: free some space.",
@@ -45,6 +46,19 @@ def make_folder(path: str | Path) -> Path:
     except OSError as error:
         raise write_error(path, error) from None
     return path
+
+
+@contextmanager
+def locked_folder(path: str | Path) -> Iterator[Path]:
+    """A folder for results, made if needed; an error if another process writes into it."""
+    folder = make_folder(path)
+    try:
+        with file_lock(folder / ".lock"):
+            yield folder
+    except LockedError as error:
+        raise GeomAttError(
+            f"{folder} is in use by {error}. Wait until it ends, stop it, or choose another `out`."
+        ) from None
 
 
 @contextmanager

@@ -15,12 +15,11 @@ from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import ATOMIC_MASSES, atom_labels
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
-from geomatt.simulation.checks import given
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given
+from geomatt.simulation.spectrum import SPEED_OF_LIGHT
 from geomatt.simulation.starts import rigid_motions
 from geomatt.units import FEMTOSECOND
 
-SPEED_OF_LIGHT = 2.99792458e-5  # cm/fs
 PLANCK = 1.239841984e-4  # eV cm, energy of a quantum of 1 cm⁻¹
 WAVENUMBER = FEMTOSECOND / (2.0 * np.pi * SPEED_OF_LIGHT)  # cm⁻¹ of an angular frequency of √(eV/u)/Å
 SMALL = 30.0  # cm⁻¹, an imaginary frequency below which may be due to an incomplete relaxation

@@ -15,8 +15,7 @@ from geomatt.elements import atom_labels
 from geomatt.errors import GeomAttError
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.checks import given, refuse
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given, refuse
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 

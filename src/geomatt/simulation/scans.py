@@ -14,9 +14,8 @@ from geomatt.arguments import require
 from geomatt.data.structures import AtomsLike, Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
-from geomatt.simulation.checks import given, refuse
 from geomatt.simulation.coordinates import Coordinate
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given, refuse
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 
 KEPT = {"torsion": 0.5, "distance": 0.005}  # degrees and Å a relaxed point may be off its value

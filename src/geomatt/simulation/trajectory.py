@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from abc import ABC, abstractmethod
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -22,8 +21,6 @@ from geomatt.data.io.extxyz import frame_text
 from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
-
-FORMATS = ("extxyz", "traj")
 
 
 @dataclass(frozen=True)
@@ -41,39 +38,7 @@ class Frame:
         return ATOMIC_MASSES[self.structure.numbers - 1, None] * self.velocities
 
 
-class TrajectoryFile(ABC):
-    """A trajectory under way."""
-
-    path: Path
-
-    @abstractmethod
-    def write(self, frame: Frame) -> None:
-        """Append a frame. If that fails, the file keeps the frames before."""
-
-    @abstractmethod
-    def mark(self) -> int:
-        """Where the file is now, to cut it back to later; all before is on disk."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the file."""
-
-
-def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
-    """A new file by its suffix, or one to continue, cut back to the mark `keep`."""
-    require_writable(path)
-    kinds: dict[str, type[ExtxyzFile] | type[AseFile]] = {".extxyz": ExtxyzFile, ".traj": AseFile}
-    if path.suffix not in kinds:
-        raise GeomAttError(f"Cannot write {path}: the name must end in {' or '.join(kinds)}.")
-    if keep is not None and not path.is_file():
-        raise GeomAttError(f"{path} is missing, so the simulation cannot be continued. Start it anew.")
-    try:
-        return kinds[path.suffix](path, keep)
-    except OSError as error:
-        raise write_error(path, error) from error
-
-
-class ExtxyzFile(TrajectoryFile):
+class ExtxyzFile:
     """Extended xyz with energy, forces and momenta; the mark is the size of the file."""
 
     def __init__(self, path: Path, keep: int | None = None) -> None:
@@ -90,6 +55,7 @@ class ExtxyzFile(TrajectoryFile):
             self._stream.seek(keep)
 
     def write(self, frame: Frame) -> None:
+        """Append a frame. If that fails, the file keeps the frames before."""
         s = frame.structure
         momenta = {} if frame.momenta is None else {"momenta": frame.momenta}
         text = frame_text(replace(s, info={**s.info, **frame.info}), momenta).encode()
@@ -105,6 +71,7 @@ class ExtxyzFile(TrajectoryFile):
             raise write_error(self.path, error) from error
 
     def mark(self) -> int:
+        """Where the file is now, to cut it back to later; all before is on disk."""
         os.fsync(self._stream.fileno())
         return self._stream.tell()
 
@@ -113,7 +80,7 @@ class ExtxyzFile(TrajectoryFile):
             self._stream.close()
 
 
-class AseFile(TrajectoryFile):
+class AseFile:
     """ASE's .traj; the mark is the number of frames."""
 
     _COUNT = 32  # where the file holds the number of frames, as a 64-bit integer
@@ -143,10 +110,10 @@ class AseFile(TrajectoryFile):
             stream.write(struct.pack("<q", keep))
 
     def write(self, frame: Frame) -> None:
-        from ase import Atoms
+        from geomatt.simulation.atoms import to_atoms
 
         s = frame.structure
-        atoms = Atoms(s.numbers, s.positions, cell=s.cell, pbc=s.pbc, masses=ATOMIC_MASSES[s.numbers - 1])
+        atoms = to_atoms(s)
         if frame.momenta is not None:
             atoms.set_momenta(frame.momenta)
         atoms.info = {**s.info, **frame.info}
@@ -165,3 +132,20 @@ class AseFile(TrajectoryFile):
     def close(self) -> None:
         with suppress(OSError):
             self._writer.backend.fd.close()
+
+
+TrajectoryFile = ExtxyzFile | AseFile
+
+
+def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
+    """A new file by its suffix, or one to continue, cut back to the mark `keep`."""
+    require_writable(path)
+    kinds: dict[str, type[ExtxyzFile] | type[AseFile]] = {".extxyz": ExtxyzFile, ".traj": AseFile}
+    if path.suffix not in kinds:
+        raise GeomAttError(f"Cannot write {path}: the name must end in {' or '.join(kinds)}.")
+    if keep is not None and not path.is_file():
+        raise GeomAttError(f"{path} is missing, so the simulation cannot be continued. Start it anew.")
+    try:
+        return kinds[path.suffix](path, keep)
+    except OSError as error:
+        raise write_error(path, error) from error
