@@ -13,6 +13,7 @@ from rich.markup import escape
 from geomatt import __version__
 from geomatt.cli.console import note, say
 from geomatt.cli.generated import with_flags
+from geomatt.cli.options import option
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -34,7 +35,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     pass

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import finish, output
 from geomatt.cli.generated import with_options
 from geomatt.cli.options import (
@@ -17,6 +15,7 @@ from geomatt.cli.options import (
     Model,
     StructureFile,
     load_model,
+    option,
     out_option,
     read_structure,
 )
@@ -29,8 +28,8 @@ def attention(
     reading: dict[str, Any],
     out: Annotated[Path, out_option("The figure: .png, .pdf or .svg.")] = Path("attention.png"),
     frame: FrameNumber = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write the matrices as JSON.")] = None,
-    npz_file: Annotated[Path | None, typer.Option("--npz", help="Also write the matrices as npz.")] = None,
+    json_file: Annotated[Path | None, option("Also write the matrices as JSON.", "--json")] = None,
+    npz_file: Annotated[Path | None, option("Also write the matrices as npz.", "--npz")] = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:

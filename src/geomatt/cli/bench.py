@@ -9,6 +9,7 @@ import typer
 from rich.table import Table
 
 from geomatt.cli.console import console, output, progress_bar, say, table
+from geomatt.cli.options import option
 
 if TYPE_CHECKING:
     from geomatt.bench import BenchReport
@@ -16,28 +17,18 @@ if TYPE_CHECKING:
 
 def bench(
     model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", help="Network to measure, such as geomatt or geomatt:features=64 (repeatable)."
-        ),
+        list[str] | None, option("Network to measure, such as geomatt or geomatt:features=64 (repeatable).")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Where to measure: cpu or cuda.")] = "cpu",
+    device: Annotated[str, option("Where to measure: cpu or cuda.")] = "cpu",
     suite: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            help="What to measure, separated by commas: train, infer, replicas, members, scaling, curves.",
-        ),
+        str, option("What to measure, separated by commas: train, infer, replicas, members, scaling, curves.")
     ] = "train,infer,replicas,members,scaling",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="File for all numbers, raw timings included.")
-    ] = None,
+    json_file: Annotated[Path | None, option("File for all numbers, raw timings included.", "--json")] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Picture of the scaling (png, pdf, svg); of curves, NAME-curves."),
+        Path | None, option("Picture of the scaling (png, pdf, svg); of curves, NAME-curves.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only test that everything runs: small networks, no targets.")
+        bool, option("Only test that everything runs: small networks, no targets.", "--quick")
     ] = False,
 ) -> None:
     r"""Time training and predictions against other packages in the same run, with targets and floors.

@@ -8,26 +8,28 @@ import typer
 
 from geomatt.cli.console import console, output
 from geomatt.cli.generated import with_options
-from geomatt.cli.options import LENGTH_UNIT, Device, Dtype, Model, load_model, read_structure
+from geomatt.cli.options import (
+    LENGTH_UNIT,
+    Device,
+    Dtype,
+    Model,
+    argument,
+    load_model,
+    option,
+    read_structure,
+)
 
 
 @with_options(reading=LENGTH_UNIT)
 def client(
     model: Model,
-    structure: Annotated[
-        str, typer.Argument(help="File whose first structure has the atoms in the server's order.")
-    ],
+    structure: Annotated[str, argument("File whose first structure has the atoms in the server's order.")],
     reading: dict[str, Any],
-    unix: Annotated[
-        str | None,
-        typer.Option("--unix", help="Name of a Unix socket, <address> in i-PI's input."),
-    ] = None,
-    host: Annotated[str, typer.Option("--host", help="Machine the server runs on.")] = "localhost",
-    port: Annotated[int, typer.Option("--port", help="Port the server listens at.")] = 31415,
-    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server to start.")] = 60.0,
-    walls: Annotated[
-        bool, typer.Option("--walls/--no-walls", help="Add walls where the training data end.")
-    ] = True,
+    unix: Annotated[str | None, option("Name of a Unix socket, <address> in i-PI's input.")] = None,
+    host: Annotated[str, option("Machine the server runs on.")] = "localhost",
+    port: Annotated[int, option("Port the server listens at.")] = 31415,
+    wait: Annotated[float, option("Seconds to wait for the server to start.")] = 60.0,
+    walls: Annotated[bool, option("Add walls where the training data end.", "--walls/--no-walls")] = True,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:

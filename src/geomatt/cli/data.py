@@ -11,7 +11,7 @@ from rich.markup import escape
 
 from geomatt.cli.console import bars, console, facts, note, output, say
 from geomatt.cli.generated import with_flags, with_options
-from geomatt.cli.options import LABELLED
+from geomatt.cli.options import LABELLED, argument, option
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -26,13 +26,10 @@ data = typer.Typer(
 
 @data.command()
 def get(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Such as md17/aspirin, rmd17/ethanol, md22/AT-AT."),
-    ] = None,
+    name: Annotated[str | None, argument("Such as md17/aspirin, rmd17/ethanol, md22/AT-AT.")] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take an existing copy instead: the file, or a directory that holds it."),
+        option("Take an existing copy instead: the file, or a directory that holds it.", "--from"),
     ] = None,
 ) -> None:
     """Fetch a public data set into the cache; without a name, list them.
@@ -95,11 +92,10 @@ def info(
 @with_options(reading=LABELLED)
 def convert(
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="IN...", help="Files, or fetched data sets such as md17/ethanol; joined."),
+        list[str], argument("Files, or fetched data sets such as md17/ethanol; joined.", metavar="IN...")
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="What to write: .npz, .xyz, .extxyz, or a folder .arrays.")
+        Path, argument("What to write: .npz, .xyz, .extxyz, or a folder .arrays.", metavar="OUT")
     ],
     reading: dict[str, Any],
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli.console import bars, note, output, progress_bar, say
-from geomatt.cli.options import out_option, set_up_training
+from geomatt.cli.options import option, out_option, set_up_training
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset, Structure
@@ -36,12 +36,8 @@ NEXT = (
 
 def demo(
     out: Annotated[Path, out_option("Folder for everything the demo makes.")] = Path("geomatt-demo"),
-    epochs: Annotated[
-        int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better.")
-    ] = EPOCHS,
-    md_steps: Annotated[
-        int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics, 0.5 fs each.")
-    ] = MD_STEPS,
+    epochs: Annotated[int, option("Passes over the training data: more is better.", min=1)] = EPOCHS,
+    md_steps: Annotated[int, option("Steps of molecular dynamics, 0.5 fs each.", min=1)] = MD_STEPS,
 ) -> None:
     """Train on ethanol, test, run molecular dynamics and draw the attention: a tour in about a minute.
 

@@ -6,27 +6,34 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import bars, finish, output, progress_bar, say
 from geomatt.cli.generated import with_options
-from geomatt.cli.options import LABELLED, BatchSize, Device, Dtype, Model, Unit, load_model, out_option
+from geomatt.cli.options import (
+    LABELLED,
+    BatchSize,
+    Device,
+    Dtype,
+    Model,
+    Unit,
+    argument,
+    load_model,
+    option,
+    out_option,
+)
 
 
 @with_options(reading=LABELLED)
 def evaluate(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Labelled data: a file, or a name such as md17/ethanol.")],
+    data: Annotated[str, argument("Labelled data: a file, or a name such as md17/ethanol.")],
     reading: dict[str, Any],
     unit: Unit = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Where to write the numbers.")] = None,
-    plot_file: Annotated[Path | None, typer.Option("--plot", help="Where to write the parity plot.")] = None,
-    report_file: Annotated[
-        Path | None, typer.Option("--report", help="Also write the errors as an HTML page.")
-    ] = None,
+    json_file: Annotated[Path | None, option("Where to write the numbers.", "--json")] = None,
+    plot_file: Annotated[Path | None, option("Where to write the parity plot.", "--plot")] = None,
+    report_file: Annotated[Path | None, option("Also write the errors as an HTML page.", "--report")] = None,
     out: Annotated[Path | None, out_option("Folder for numbers and plot.")] = None,
     include_trained: Annotated[
-        bool, typer.Option("--include-trained", help="Also use frames the model was trained on.")
+        bool, option("Also use frames the model was trained on.", "--include-trained")
     ] = False,
     device: Device = None,
     dtype: Dtype = None,

@@ -7,44 +7,46 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import bars, note, say
 from geomatt.cli.generated import with_options
-from geomatt.cli.options import GEOMETRY, Device, Dtype, Model, load_model, out_option, read_unlabelled
+from geomatt.cli.options import (
+    GEOMETRY,
+    Device,
+    Dtype,
+    Model,
+    argument,
+    load_model,
+    option,
+    out_option,
+    read_unlabelled,
+)
 from geomatt.errors import GeomAttError
 
 
 @with_options(reading=GEOMETRY)
 def explain(
     model: Model,
-    structures: Annotated[str, typer.Argument(help="Structures or a trajectory: any file that can be read.")],
+    structures: Annotated[str, argument("Structures or a trajectory: any file that can be read.")],
     reading: dict[str, Any],
     out: Annotated[Path, out_option("The page to write.")] = Path("report.html"),
-    frames: Annotated[int, typer.Option(help="Structures shown at most, evenly chosen.", min=1)] = 100,
+    frames: Annotated[int, option("Structures shown at most, evenly chosen.", min=1)] = 100,
     effects: Annotated[
         int | None,
-        typer.Option(
-            help="Pairs switched off at most, in all frames; as many as take about a minute by default.",
-            min=0,
+        option(
+            "Pairs switched off at most, in all frames; as many as take about a minute by default.", min=0
         ),
     ] = None,
     off: Annotated[
-        list[str] | None,
-        typer.Option(help="Pairs of atoms to switch off together, such as 0-1,2-5 (repeatable)."),
+        list[str] | None, option("Pairs of atoms to switch off together, such as 0-1,2-5 (repeatable).")
     ] = None,
     untrained: Annotated[
-        int | None, typer.Option(help="Networks with random weights, as a control; usually 5.", min=0)
+        int | None, option("Networks with random weights, as a control; usually 5.", min=0)
     ] = None,
-    unit: Annotated[
-        str | None, typer.Option(help="Energy unit of the page; the training data's by default.")
-    ] = None,
+    unit: Annotated[str | None, option("Energy unit of the page; the training data's by default.")] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for figures of the first structure as PDF, SVG and PNG.")
+        Path | None, option("Folder for figures of the first structure as PDF, SVG and PNG.")
     ] = None,
-    npz_file: Annotated[
-        Path | None, typer.Option("--npz", help="Write the first structure's matrices as npz.")
-    ] = None,
+    npz_file: Annotated[Path | None, option("Write the first structure's matrices as npz.", "--npz")] = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from geomatt.cli.console import finish
 from geomatt.cli.generated import with_options
-from geomatt.cli.options import GEOMETRY
+from geomatt.cli.options import GEOMETRY, argument, option
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -19,20 +17,16 @@ if TYPE_CHECKING:
 
 @with_options(reading=GEOMETRY)
 def import_authors(
-    directory: Annotated[Path, typer.Argument(help="Folder with params.pt and hyperparameters.json.")],
-    out: Annotated[Path, typer.Argument(help="The model file to write.")],
+    directory: Annotated[Path, argument("Folder with params.pt and hyperparameters.json.")],
+    out: Annotated[Path, argument("The model file to write.")],
     reading: dict[str, Any],
-    energy_mean: Annotated[float | None, typer.Option(help="Mean of the training energies.")] = None,
-    energy_std: Annotated[float | None, typer.Option(help="Their standard deviation.")] = None,
-    energy_unit: Annotated[
-        str | None,
-        typer.Option(help="Unit of mean and deviation, or of the training file."),
-    ] = None,
+    energy_mean: Annotated[float | None, option("Mean of the training energies.")] = None,
+    energy_std: Annotated[float | None, option("Their standard deviation.")] = None,
+    energy_unit: Annotated[str | None, option("Unit of mean and deviation, or of the training file.")] = None,
     train_file: Annotated[
-        str | None,
-        typer.Option(help="The frames it was trained on: gives mean, deviation, elements."),
+        str | None, option("The frames it was trained on: gives mean, deviation, elements.")
     ] = None,
-    elements: Annotated[str | None, typer.Option(help="Elements it was trained on: H,C,O.")] = None,
+    elements: Annotated[str | None, option("Elements it was trained on: H,C,O.")] = None,
 ) -> None:
     """Turn a checkpoint of the authors' published code into a model file.
 

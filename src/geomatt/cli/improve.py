@@ -5,21 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import finish, output, rate_bar, table
 from geomatt.cli.generated import options_of, with_options
-from geomatt.cli.options import LABELLED, Dask, Everything, Processes, open_pool
+from geomatt.cli.options import LABELLED, Dask, Everything, Processes, argument, open_pool
 from geomatt.cli.train_display import live_progress
 from geomatt.workflow.config import ImproveConfig
 
 
 @with_options(settings=options_of(ImproveConfig), reading=LABELLED)
 def improve(
-    model: Annotated[
-        Path, typer.Argument(help="A run, best with several members (geomatt train --members 3).")
-    ],
-    data: Annotated[str, typer.Argument(help="The labelled data it was trained on.")],
+    model: Annotated[Path, argument("A run, best with several members (geomatt train --members 3).")],
+    data: Annotated[str, argument("The labelled data it was trained on.")],
     out: Everything,
     settings: dict[str, Any],
     reading: dict[str, Any],

@@ -6,18 +6,16 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from geomatt.cli.console import facts, output
-from geomatt.cli.options import OptionalModel
+from geomatt.cli.options import OptionalModel, option
 from geomatt.errors import GeomAttError
 
 
 def info(
     model: OptionalModel = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print all of it as JSON instead.")] = False,
+    as_json: Annotated[bool, option("Print all of it as JSON instead.", "--json")] = False,
     system: Annotated[
-        bool, typer.Option("--system", help="Versions, processor, threads, GPU, compiler and engines here.")
+        bool, option("Versions, processor, threads, GPU, compiler and engines here.", "--system")
     ] = False,
 ) -> None:
     """Print the metadata of a model file: units, elements, data, training, versions.

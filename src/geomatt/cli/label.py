@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import finish, note, rate_bar, say
 from geomatt.cli.generated import options_of, with_options
-from geomatt.cli.options import LENGTH_UNIT, Dask, OutData, Processes, open_pool, read_unlabelled
+from geomatt.cli.options import LENGTH_UNIT, Dask, OutData, Processes, argument, open_pool, read_unlabelled
 from geomatt.data.make.config import MethodConfig
 
 _NAMED = 10  # failed structures in a message
@@ -16,7 +14,7 @@ _NAMED = 10  # failed structures in a message
 
 @with_options(settings=options_of(MethodConfig), reading=LENGTH_UNIT)
 def label(
-    structures: Annotated[str, typer.Argument(help="Structures of any known format.")],
+    structures: Annotated[str, argument("Structures of any known format.")],
     out: OutData,
     settings: dict[str, Any],
     reading: dict[str, Any],

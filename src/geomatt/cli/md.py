@@ -16,6 +16,7 @@ from geomatt.cli.options import (
     Dtype,
     FrameNumber,
     OptionalModel,
+    argument,
     default_folder,
     load_model,
     out_option,
@@ -44,7 +45,7 @@ def md(
     settings: dict[str, Any],
     reading: dict[str, Any],
     model: OptionalModel = None,
-    structure: Annotated[str | None, typer.Argument(help="A file with the structure to start from.")] = None,
+    structure: Annotated[str | None, argument("A file with the structure to start from.")] = None,
     out: Annotated[Path | None, out_option("Folder of the run; STRUCTURE_md by default.", FILES)] = None,
     resume: Annotated[
         bool, _option("--resume", "Continue the run in --out, bit by bit; longer with --time.")
@@ -182,6 +183,8 @@ def _print(report: MDReport, files: dict[str, Path], model: Path) -> None:
 
 
 def _table(report: MDReport) -> Table:
+    from geomatt.simulation.results import replica_cells
+
     rows = report.outcome.rows()
     caption = "Drift of the conserved energy in meV/atom/ps, force in eV/Å, walls in % of the steps."
     # The ones that failed come first if not all fit.
@@ -189,24 +192,10 @@ def _table(report: MDReport) -> Table:
     if len(rows) > MOST_ROWS:
         left = len(rows) - MOST_ROWS
         caption += f"\n{left} more in the JSON file; {sum(not r['failure'] for r in rows)} not stopped."
-    cells = []
-    for r in sorted(order):
-        row = rows[r]
-        ended = "stopped" if row["failure"] else "complete" if report.finished else "interrupted"
-        cells.append(
-            [
-                str(r),
-                f"{row['survived_ps']:.3g}",
-                f"{row['mean_temperature_K']:.1f}",
-                f"{row['drift_meV_per_atom_ps']:+.4f}",
-                f"{row['highest_force_eV_per_A']:.2f}",
-                str(len(row["bonds_changed"])),
-                f"{100 * row['wall_share']:.2f}",
-                ended,
-            ]
-        )
+    cells = replica_cells(report)
+    shown = [[*cells[r][:-1], "stopped" if rows[r]["failure"] else cells[r][-1]] for r in sorted(order)]
     title = f"Dynamics, {report.settings.ensemble}"
-    return table(title, HEADINGS, cells, left=("ended",), caption=caption)
+    return table(title, HEADINGS, shown, left=("ended",), caption=caption)
 
 
 def alarms_in_words(report: MDReport) -> list[str]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import number, output, say, table
+from geomatt.cli.options import option
 
 
 def models(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the metadata of the files as JSON instead.")
-    ] = False,
+    as_json: Annotated[bool, option("Print the metadata of the files as JSON instead.", "--json")] = False,
 ) -> None:
     """List the trained models that come with geomatt: errors, data, licence, and how they were made."""
     from geomatt.model.zoo import HOW_TO_MAKE, shipped_models, stability_of

@@ -25,6 +25,16 @@ GEOMETRY = options_of(TrainConfig, "length_unit", "keys")
 LABELLED = options_of(TrainConfig, "energy_unit", "length_unit", "force_unit", "keys")
 
 
+def option(text: str, *flags: str, **more: Any) -> Any:
+    """An option of a command; its flag is the name of the parameter if none is given."""
+    return typer.Option(*flags, help=text, **more)
+
+
+def argument(text: str, **more: Any) -> Any:
+    """A positional argument of a command."""
+    return typer.Argument(help=text, **more)
+
+
 def out_option(text: str, panel: str | None = None) -> Any:
     """The option for what a command writes."""
     return typer.Option("--out", "-o", help=text, rich_help_panel=panel)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from geomatt.cli.console import progress_bar, say
 from geomatt.cli.generated import with_options
 from geomatt.cli.options import (
@@ -15,6 +13,7 @@ from geomatt.cli.options import (
     Device,
     Dtype,
     Model,
+    argument,
     load_model,
     out_option,
     read_unlabelled,
@@ -25,7 +24,7 @@ from geomatt.errors import GeomAttError
 @with_options(reading=GEOMETRY)
 def predict(
     model: Model,
-    structures: Annotated[str, typer.Argument(help="Structures: any file that can be read.")],
+    structures: Annotated[str, argument("Structures: any file that can be read.")],
     out: Annotated[Path, out_option("The .extxyz file to write.")],
     reading: dict[str, Any],
     device: Device = None,

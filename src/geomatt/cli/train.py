@@ -11,7 +11,7 @@ import typer
 
 from geomatt.cli.console import console, note, output, rate_bar
 from geomatt.cli.generated import from_anywhere, network_options, options_of, with_options
-from geomatt.cli.options import Dask, Processes, open_pool, out_option, set_up_training
+from geomatt.cli.options import Dask, Processes, argument, open_pool, out_option, set_up_training
 from geomatt.errors import GeomAttError
 from geomatt.training.config import OPTIM, RUN, TrainConfig
 
@@ -47,7 +47,7 @@ def train(
     out: Out,
     settings: dict[str, Any],
     data: Annotated[
-        list[str] | None, typer.Argument(help="Files, or names such as md17/ethanol; several are joined.")
+        list[str] | None, argument("Files, or names such as md17/ethanol; several are joined.")
     ] = None,
     config: Config = None,
     resume: Resume = False,
@@ -72,8 +72,8 @@ def train(
 
 @with_options(settings=options_of(TrainConfig, leave_out=("member", "model", "engine")))
 def transfer(
-    model: Annotated[Path, typer.Argument(help="The base: a model file, a run, or md17/benzene.")],
-    data: Annotated[list[str], typer.Argument(help="Files, or names such as md17/ethanol.")],
+    model: Annotated[Path, argument("The base: a model file, a run, or md17/benzene.")],
+    data: Annotated[list[str], argument("Files, or names such as md17/ethanol.")],
     out: Out,
     settings: dict[str, Any],
     unfreeze: Unfreeze = None,

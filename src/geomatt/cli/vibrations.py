@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from geomatt.cli.console import finish, note, output, progress_bar, say, table, warn
 from geomatt.cli.generated import with_flags, with_options
 from geomatt.cli.options import (
@@ -17,6 +15,7 @@ from geomatt.cli.options import (
     Precise,
     StructureFile,
     load_model,
+    option,
     read_structure,
     result_folder,
 )
@@ -40,13 +39,9 @@ def vibrations(
     model: Model,
     structure: StructureFile,
     out: OutFolder = None,
-    relax: Annotated[
-        bool, typer.Option("--relax/--no-relax", help="Relax the structure first, to --fmax.")
-    ] = True,
-    fmax: Annotated[float, typer.Option("--fmax", help="Highest force after relaxing, in eV/Å.")] = 0.001,
-    step: Annotated[
-        float, typer.Option("--step", help="Displacement of atoms in Å.", min=1e-4, max=0.1)
-    ] = 0.005,
+    relax: Annotated[bool, option("Relax the structure first, to --fmax.", "--relax/--no-relax")] = True,
+    fmax: Annotated[float, option("Highest force after relaxing, in eV/Å.")] = 0.001,
+    step: Annotated[float, option("Displacement of atoms in Å.", min=0.0001, max=0.1)] = 0.005,
     frame: FrameNumber = 0,
     device: Device = None,
     dtype: Precise = "float64",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from geomatt.arguments import path_of
 from geomatt.errors import GeomAttError
@@ -94,6 +96,15 @@ def atomic_write(path: str | Path, content: bytes) -> None:
     """Write a file atomically."""
     with atomic_output(path) as temporary:
         temporary.write_bytes(content)
+
+
+def finite(value: Any) -> Any:
+    """The same values with None for those that are no finite number, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def sha256(path: Path) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from geomatt.data.files import atomic_output, atomic_write
+from geomatt.data.files import atomic_output, atomic_write, finite
 from geomatt.data.io.readers import write
 from geomatt.data.structures import Dataset
 from geomatt.drawing import SERIES as COLOURS
@@ -38,15 +37,6 @@ def write_json(values: dict[str, Any], path: Path) -> None:
 
     content = finite({**values, "geomatt": __version__})
     atomic_write(path, (json.dumps(content, indent=2) + "\n").encode())
-
-
-def finite(value: Any) -> Any:
-    """The same values with None for those that are no finite number, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 @contextmanager
@@ -99,24 +89,46 @@ def _summary(report: MDReport, potential: AnyPotential) -> dict[str, Any]:
 
 def _draw_dynamics(report: MDReport, path: Path) -> None:
     """Temperature, potential energy and conserved energy over time, a line for each replica."""
-    records, size = report.outcome.records, report.outcome.sizes[0]
-    every = max(1, len(records.time_fs) // MOST_POINTS)
-    time = records.time_fs[::every] / 1000.0
-    curves = [
-        ("temperature (K)", records.temperature_K[::every]),
-        ("potential energy (eV)", records.potential_energy[::every] - records.potential_energy[0]),
-        ("conserved energy\n(meV/atom)",
-         1000.0 * (records.conserved_energy[::every] - records.conserved_energy[0]) / size),
-    ]  # fmt: skip
-    if report.settings.ensemble == "npt":
-        curves.append(("volume (Å³)", records.volume[::every]))
+    time, curves = dynamics_curves(report, MOST_POINTS)
     with panels(path, len(curves), 7.0, 0.5 + 2.0 * len(curves)) as axes:
-        for axis, (label, values) in zip(axes, curves, strict=True):
+        for axis, (label, values) in zip(axes, curves.items(), strict=True):
             for r, column in enumerate(values.T):
                 axis.plot(time, column, lw=0.8, color=COLOURS[r % len(COLOURS)])
-            axis.set_ylabel(label)
+            axis.set_ylabel(label.replace(" (", "\n("))
         axes[0].axhline(report.settings.temperature, color="black", lw=0.6, ls="--")
         axes[-1].set_xlabel("time (ps)")
+
+
+def dynamics_curves(report: MDReport, most: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Times (T,) in ps, at most so many of them, and by label what is drawn against them (T, R)."""
+    records, size = report.outcome.records, report.outcome.sizes[0]
+    every = max(1, -(-len(records.time_fs) // most))
+    conserved = 1000.0 * (records.conserved_energy - records.conserved_energy[0]) / size
+    curves = {
+        "temperature (K)": records.temperature_K,
+        "potential energy − start (eV)": records.potential_energy - records.potential_energy[0],
+        "conserved energy − start (meV/atom)": conserved,
+    }
+    if report.settings.ensemble == "npt":
+        curves["volume (Å³)"] = records.volume
+    return records.time_fs[::every] / 1000.0, {label: values[::every] for label, values in curves.items()}
+
+
+def replica_cells(report: MDReport) -> list[list[str]]:
+    """Of each replica: number, ps, mean K, drift, highest force, bonds changed, % of steps at walls, end."""
+    return [
+        [
+            str(number),
+            f"{row['survived_ps']:.3g}",
+            f"{row['mean_temperature_K']:.1f}",
+            f"{row['drift_meV_per_atom_ps']:+.4f}",
+            f"{row['highest_force_eV_per_A']:.2f}",
+            str(len(row["bonds_changed"])),
+            f"{100 * row['wall_share']:.2f}",
+            row["failure"] or ("complete" if report.finished else "interrupted"),
+        ]
+        for number, row in enumerate(report.outcome.rows())
+    ]
 
 
 def draw_relaxation(results: Sequence[Relaxed], path: Path) -> None:

@@ -45,14 +45,8 @@ class Watch:
     stops: int = HOT  # bits of the alarms that stop a replica; broken bonds have a limit of their own
 
 
-@dataclass(frozen=True)
-class BondChange:
-    """A covalent bond that formed or broke."""
-
-    atoms: tuple[int, int]
-    names: str  # such as C3–H12
-    formed: bool  # False if it broke
-    time_fs: float  # when it was first seen
+# Of a covalent bond: its atoms, such as C3–H12, "formed" or "broke", and when that was first seen, fs.
+BondChange = tuple[str, str, float]
 
 
 class Watchdog:
@@ -110,10 +104,14 @@ class Watchdog:
         for r, own in enumerate(numbers):
             label = atom_labels(own)
             found = [
-                BondChange((i, j), f"{label[i]}–{label[j]}", not linked[r, i, j], when[r, i, j] * timestep_fs)
+                (
+                    f"{label[i]}–{label[j]}",
+                    "broke" if linked[r, i, j] else "formed",
+                    when[r, i, j] * timestep_fs,
+                )
                 for i, j in np.argwhere(np.triu(when[r] >= 0)).tolist()
             ]
-            result.append(sorted(found, key=lambda change: change.time_fs))
+            result.append(sorted(found, key=lambda change: change[2]))
         return result
 
 
