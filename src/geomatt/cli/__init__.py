@@ -33,7 +33,7 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def _options(
     version: Annotated[
         bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,

@@ -5,33 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from geomatt.cli import options
 from geomatt.cli.console import finish, output
 from geomatt.cli.generated import with_options
-from geomatt.cli.options import (
-    GEOMETRY,
-    Device,
-    Dtype,
-    FrameNumber,
-    Model,
-    StructureFile,
-    load_model,
-    option,
-    out_option,
-    read_structure,
-)
 
 
-@with_options(reading=GEOMETRY)
+@with_options(reading=options.GEOMETRY)
 def attention(
-    model: Model,
-    structure: StructureFile,
+    model: options.Model,
+    structure: options.StructureFile,
     reading: dict[str, Any],
-    out: Annotated[Path, out_option("The figure: .png, .pdf or .svg.")] = Path("attention.png"),
-    frame: FrameNumber = 0,
-    json_file: Annotated[Path | None, option("Also write the matrices as JSON.", "--json")] = None,
-    npz_file: Annotated[Path | None, option("Also write the matrices as npz.", "--npz")] = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    out: Annotated[Path, options.out_option("The figure: .png, .pdf or .svg.")] = Path("attention.png"),
+    frame: options.FrameNumber = 0,
+    json_file: Annotated[Path | None, options.option("Also write the matrices as JSON.", "--json")] = None,
+    npz_file: Annotated[Path | None, options.option("Also write the matrices as npz.", "--npz")] = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
 ) -> None:
     """Draw a model's attention in a structure beside its distances and covalent bonds.
 
@@ -51,8 +40,8 @@ def attention(
         figure_path(path)
     for path in filter(None, (json_file, npz_file)):
         require_writable(path)
-    loaded = load_model(model, device, dtype)
-    chosen = read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
+    chosen = options.read_structure(structure, frame, reading)
     records = compute(loaded, chosen)
     output.print(bond_table(bond_scores(records, chosen)))
     attention_figure(records, chosen, files["matrices"])

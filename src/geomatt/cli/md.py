@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
+from geomatt.cli import options
 from geomatt.cli.console import bars, duration, finish, live_bar, note, output, say, table, warn
 from geomatt.cli.generated import from_anywhere, options_of, with_options
-from geomatt.cli.options import (
-    LENGTH_UNIT,
-    Device,
-    Dtype,
-    FrameNumber,
-    OptionalModel,
-    argument,
-    default_folder,
-    load_model,
-    out_option,
-    read_structure,
-)
 from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import FILES, MDSettings
 
@@ -40,13 +29,15 @@ def _option(flag: str, text: str) -> Any:
     return typer.Option(flag, help=text, rich_help_panel=FILES)
 
 
-@with_options(settings=options_of(MDSettings), reading=LENGTH_UNIT)
+@with_options(settings=options_of(MDSettings), reading=options.LENGTH_UNIT)
 def md(
     settings: dict[str, Any],
     reading: dict[str, Any],
-    model: OptionalModel = None,
-    structure: Annotated[str | None, argument("A file with the structure to start from.")] = None,
-    out: Annotated[Path | None, out_option("Folder of the run; STRUCTURE_md by default.", FILES)] = None,
+    model: options.OptionalModel = None,
+    structure: Annotated[str | None, options.argument("A file with the structure to start from.")] = None,
+    out: Annotated[
+        Path | None, options.out_option("Folder of the run; STRUCTURE_md by default.", FILES)
+    ] = None,
     resume: Annotated[
         bool, _option("--resume", "Continue the run in --out, bit by bit; longer with --time.")
     ] = False,
@@ -54,9 +45,9 @@ def md(
     with_report: Annotated[
         bool, _option("--report", "Also write report.html: curves, trajectory, attention.")
     ] = False,
-    frame: FrameNumber = 0,
-    device: Device = None,
-    dtype: Dtype = None,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
 ) -> None:
     """Run molecular dynamics of a molecule, several replicas at once.
 
@@ -74,18 +65,18 @@ def md(
     if resume:
         if out is None and structure is None:
             raise GeomAttError("Name the folder of the run to continue with --out.")
-        folder = out or default_folder(str(structure), "md")
+        folder = out or options.default_folder(str(structure), "md")
         saved = Saved.read(folder)
         model, chosen = model or Path(saved.model), MDSettings(**{**saved.settings.to_dict(), **settings})
-        start = saved.start if structure is None else read_structure(structure, frame, reading)
+        start = saved.start if structure is None else options.read_structure(structure, frame, reading)
     else:
         if model is None or structure is None:
             raise GeomAttError(
                 "Give a model and a structure, such as: geomatt md md17/ethanol:fast ethanol.xyz"
             )
-        chosen, folder = MDSettings(**settings), out or default_folder(structure, "md")
-        start = read_structure(structure, frame, reading)
-    loaded = load_model(model, device, dtype)
+        chosen, folder = MDSettings(**settings), out or options.default_folder(structure, "md")
+        start = options.read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
     refuse(loaded, start)
     for message in (*loaded.doubts(start), *loaded.extrapolations([start])):
         warn(message)

@@ -5,31 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
+from geomatt.cli import options
 from geomatt.cli.console import progress_bar, say
 from geomatt.cli.generated import with_options
-from geomatt.cli.options import (
-    GEOMETRY,
-    BatchSize,
-    Device,
-    Dtype,
-    Model,
-    argument,
-    load_model,
-    out_option,
-    read_unlabelled,
-)
 from geomatt.errors import GeomAttError
 
 
-@with_options(reading=GEOMETRY)
+@with_options(reading=options.GEOMETRY)
 def predict(
-    model: Model,
-    structures: Annotated[str, argument("Structures: any file that can be read.")],
-    out: Annotated[Path, out_option("The .extxyz file to write.")],
+    model: options.Model,
+    structures: Annotated[str, options.argument("Structures: any file that can be read.")],
+    out: Annotated[Path, options.out_option("The .extxyz file to write.")],
     reading: dict[str, Any],
-    device: Device = None,
-    dtype: Dtype = None,
-    batch: BatchSize = 32,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch: options.BatchSize = 32,
 ) -> None:
     """Predict energy, forces and atomic energies (eV, Å) for structures, into an extxyz file.
 
@@ -44,8 +34,8 @@ def predict(
     if out.suffix.lower() not in (".xyz", ".extxyz"):
         raise GeomAttError(f"Cannot write {out}: the name must end in .extxyz or .xyz.")
     require_writable(out)
-    loaded = load_model(model, device, dtype)
-    dataset = read_unlabelled(structures, reading)
+    loaded = options.load_model(model, device, dtype)
+    dataset = options.read_unlabelled(structures, reading)
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress, spread=True)
     write_predictions(dataset, predictions, out, loaded.calibration)

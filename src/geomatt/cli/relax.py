@@ -6,22 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geomatt.cli import options
 from geomatt.cli.console import console, finish, output, table, warn
 from geomatt.cli.generated import options_of, with_options
-from geomatt.cli.options import (
-    LENGTH_UNIT,
-    Device,
-    FrameNumber,
-    Model,
-    OutFolder,
-    Precise,
-    StructureFile,
-    load_model,
-    option,
-    read_structure,
-    read_unlabelled,
-    result_folder,
-)
 from geomatt.simulation.settings import RelaxSettings
 
 if TYPE_CHECKING:
@@ -32,17 +19,17 @@ if TYPE_CHECKING:
 HEADINGS = ("", "steps", "energy", "change", "highest\nforce", "moved", "bonds\nchanged", "converged")
 
 
-@with_options(settings=options_of(RelaxSettings), reading=LENGTH_UNIT)
+@with_options(settings=options_of(RelaxSettings), reading=options.LENGTH_UNIT)
 def relax(
     settings: dict[str, Any],
     reading: dict[str, Any],
-    model: Model,
-    structure: StructureFile,
-    out: OutFolder = None,
-    every: Annotated[bool, option("Relax every structure of the file.", "--all")] = False,
-    frame: FrameNumber = 0,
-    device: Device = None,
-    dtype: Precise = "float64",
+    model: options.Model,
+    structure: options.StructureFile,
+    out: options.OutFolder = None,
+    every: Annotated[bool, options.option("Relax every structure of the file.", "--all")] = False,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Precise = "float64",
 ) -> None:
     """Relax a structure to the nearest minimum of the energy.
 
@@ -54,11 +41,11 @@ def relax(
 
     chosen = RelaxSettings(**settings)
     if every:
-        starts = list(read_unlabelled(structure, reading))
+        starts = list(options.read_unlabelled(structure, reading))
     else:
-        starts = [read_structure(structure, frame, reading)]
-    loaded = load_model(model, device, dtype)
-    with result_folder(out, structure, "relax") as folder:
+        starts = [options.read_structure(structure, frame, reading)]
+    loaded = options.load_model(model, device, dtype)
+    with options.result_folder(out, structure, "relax") as folder:
         files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
         results: list[Relaxed] = []
         relaxed, path = (open_trajectory(file) for file in files.values())

@@ -10,20 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from geomatt.cli import options
 from geomatt.cli.console import finish, note, output, progress_bar, say, table, warn
 from geomatt.cli.generated import options_of, parse_numbers, parse_pairs, with_options
-from geomatt.cli.options import (
-    Device,
-    FrameNumber,
-    Model,
-    OutFolder,
-    Precise,
-    StructureFile,
-    Unit,
-    load_model,
-    read_structure,
-    result_folder,
-)
 from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import SCAN, ScanSettings
 from geomatt.training.config import TrainConfig
@@ -48,8 +37,8 @@ def _option(flag: str, text: str, **rest: Any) -> Any:
 def scan(
     settings: dict[str, Any],
     reading: dict[str, Any],
-    model: Model,
-    structure: StructureFile,
+    model: options.Model,
+    structure: options.StructureFile,
     torsion: Annotated[
         str | None, _option("--torsion", "Four atoms, counted from 0: 0,1,2,8.", metavar="A,B,C,D")
     ] = None,
@@ -71,11 +60,11 @@ def scan(
             metavar="NAME=VALUE",
         ),
     ] = None,
-    unit: Unit = None,
-    out: OutFolder = None,
-    frame: FrameNumber = 0,
-    device: Device = None,
-    dtype: Precise = "float64",
+    unit: options.Unit = None,
+    out: options.OutFolder = None,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Precise = "float64",
 ) -> None:
     """Scan the energy along a torsion or a distance, rigid or relaxed, beside a reference.
 
@@ -89,10 +78,10 @@ def scan(
     from geomatt.training.interruption import stop_on_signal
 
     chosen, coordinate = ScanSettings(**settings), _coordinate(torsion, distance)
-    start = read_structure(structure, frame, reading)
-    loaded = load_model(model, device, dtype)
+    start = options.read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
     shown = canonical_unit(unit or loaded.record.get("report_unit") or "eV")
-    with result_folder(out, structure, "scan") as folder:
+    with options.result_folder(out, structure, "scan") as folder:
         compared_with = [_reference(text, reference_option or [], reading) for text in reference or []]
         what = "relaxed" if chosen.relaxed else "rigid"
         with progress_bar(f"{what} scan", chosen.points) as advance, stop_on_signal() as asked:

@@ -4,21 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
+from geomatt.cli import options
 from geomatt.cli.console import finish, note, output, progress_bar, say, table, warn
 from geomatt.cli.generated import with_flags, with_options
-from geomatt.cli.options import (
-    LENGTH_UNIT,
-    Device,
-    FrameNumber,
-    Model,
-    OutFolder,
-    Precise,
-    StructureFile,
-    load_model,
-    option,
-    read_structure,
-    result_folder,
-)
 from geomatt.cli.relax import relax_one
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.units import from_ev
@@ -33,18 +21,20 @@ STILL = 0.01  # eV/Å, a force above which a structure is not stationary
 HEADINGS = ("mode", "cm⁻¹", "meV", "reduced\nmass (u)", "atoms that move most")
 
 
-@with_options(reading=LENGTH_UNIT)
+@with_options(reading=options.LENGTH_UNIT)
 def vibrations(
     reading: dict[str, Any],
-    model: Model,
-    structure: StructureFile,
-    out: OutFolder = None,
-    relax: Annotated[bool, option("Relax the structure first, to --fmax.", "--relax/--no-relax")] = True,
-    fmax: Annotated[float, option("Highest force after relaxing, in eV/Å.")] = 0.001,
-    step: Annotated[float, option("Displacement of atoms in Å.", min=0.0001, max=0.1)] = 0.005,
-    frame: FrameNumber = 0,
-    device: Device = None,
-    dtype: Precise = "float64",
+    model: options.Model,
+    structure: options.StructureFile,
+    out: options.OutFolder = None,
+    relax: Annotated[
+        bool, options.option("Relax the structure first, to --fmax.", "--relax/--no-relax")
+    ] = True,
+    fmax: Annotated[float, options.option("Highest force after relaxing, in eV/Å.")] = 0.001,
+    step: Annotated[float, options.option("Displacement of atoms in Å.", min=0.0001, max=0.1)] = 0.005,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Precise = "float64",
 ) -> None:
     """Compute vibrational frequencies, the zero-point energy and the normal modes.
 
@@ -57,9 +47,9 @@ def vibrations(
     from geomatt.simulation.normal_modes import vibrations as normal_modes
     from geomatt.simulation.results import draw_vibrations, write_json, write_modes
 
-    start = read_structure(structure, frame, reading)
-    loaded = load_model(model, device, dtype)
-    with result_folder(out, structure, "vibrations") as folder:
+    start = options.read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
+    with options.result_folder(out, structure, "vibrations") as folder:
         if relax:
             start = _relaxed(loaded, start, fmax)
             write(Dataset.from_structures([start]), folder / "relaxed.extxyz")
