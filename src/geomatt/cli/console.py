@@ -48,7 +48,7 @@ def finish(files: Mapping[str, object], *commands: str) -> None:
     """The end of a command: what it wrote, and what to run next."""
     say("\n".join(f"{what}: {path}" for what, path in files.items()))
     if commands:
-        note("\n  ".join(["Next:", *commands]))
+        say("\n  ".join(["next:", *commands]))
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:

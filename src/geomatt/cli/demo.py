@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import bars, note, output, progress_bar, say
+from geomatt.cli.console import bars, finish, note, output, progress_bar, say
 from geomatt.cli.options import option, out_option, set_up_training
 
 if TYPE_CHECKING:
@@ -85,7 +85,16 @@ def demo(
     for table in error_tables(errors):
         output.print(table)
     output.print(bond_table(scores))
-    say(_closing(folder, result.seconds, simulated))
+    say(f"Trained in {result.seconds:.0f} s. {_survival(simulated)}\n")
+    pictures = {
+        "attention against bonds": "attention.png",
+        "the molecule": "molecule.png",
+        "predicted against true": "parity.png",
+        "loss curves": "loss.png",
+    }
+    files = {what: folder / name for what, name in pictures.items()}
+    files |= {"trajectories": folder / "dynamics", "everything on one page, for a browser": folder / REPORT}
+    finish(files, f"geomatt info {folder}", *NEXT)
 
 
 def _free(out: Path) -> Path:
@@ -160,23 +169,3 @@ def _survival(simulated: Outcome) -> str:
         changed = sum(len(row["bonds_changed"]) for row in rows)
         text += "all stayed intact" + (f", though {changed} bonds changed." if changed else ".")
     return text + f" The conserved energy drifts by {drift:.2g} meV per atom and ps at most."
-
-
-def _closing(folder: Path, seconds: float, simulated: Outcome) -> str:
-    """Where everything is and what to run next."""
-    lines = [
-        f"Trained in {seconds:.0f} s. {_survival(simulated)}",
-        "",
-        "pictures",
-        f"  attention against bonds   {folder / 'attention.png'}",
-        f"  the molecule              {folder / 'molecule.png'}",
-        f"  predicted against true    {folder / 'parity.png'}",
-        f"  loss curves               {folder / 'loss.png'}",
-        f"trajectories                {folder / 'dynamics'}",
-        "next",
-        f"  geomatt info {folder}",
-        *(f"  {command}" for command in NEXT),
-        "everything on one page, with the molecule in 3-D: open in a browser",
-        f"  {folder / 'report.html'}",
-    ]
-    return "\n".join(lines)

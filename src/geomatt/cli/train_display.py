@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from geomatt.cli.console import console, duration, live_bar, note, number, table
+from geomatt.cli.console import console, duration, live_bar, note, number, table, warn
 from geomatt.cli.generated import with_flags
 from geomatt.units import from_ev
 
@@ -36,10 +36,8 @@ def announce(dataset: Dataset) -> None:
     if len(looked_at) < len(dataset):
         note(f"The data stays on disk; checks and statistics use {len(looked_at)} structures.")
         dataset = dataset.select(looked_at)
-    warnings = ([origin["notes"]] if "notes" in origin else []) + list(check_labels(dataset))
-    for warning in warnings:
-        console.print("[bold yellow]Warning:[/]", end=" ")
-        note(with_flags(warning), style="yellow")
+    for warning in [*([origin["notes"]] if "notes" in origin else []), *check_labels(dataset)]:
+        warn(with_flags(warning))
 
 
 @contextmanager

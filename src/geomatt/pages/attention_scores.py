@@ -44,19 +44,19 @@ def score_table(
     labels = [record.label for record in found[0]]
     closeness = [1.0 / (distances(structures[k]) + np.eye(len(structures[k]))) for k in scored]
     controls = _untrained(potential, few, untrained, tell)
-    rows = []
-    for number, label in enumerate(labels):
-        row = [label]
+
+    def row(label: str, matrices: Sequence[np.ndarray], record: int | None) -> list[str]:
+        cells = [label]
         for kind in kinds:
-            matrices = [found[k][number].matrix for k in scored]
-            row += [_text([_mean(kind, targets, matrices)])]
+            cells.append(_text([_mean(kind, targets, matrices)]))
             if untrained:
-                own = [_mean(kind, targets[: len(few)], each) for each in controls[number]]
-                row += [_text(own)]
-        rows.append(row)
-    control = ["1 / distance"]
-    for kind in kinds:
-        control += [_text([_mean(kind, targets, closeness)]), *([""] if untrained else [])]
+                few_targets = targets[: len(few)]
+                own = [] if record is None else [[each[record] for each in network] for network in controls]
+                cells.append(_text([_mean(kind, few_targets, each) for each in own]) if own else "")
+        return cells
+
+    rows = [row(label, [found[k][r].matrix for k in scored], r) for r, label in enumerate(labels)]
+    rows.append(row("1 / distance", closeness, None))
     header = ["average precision"]
     for kind in kinds:
         header += [f"{kind} bonds", *([f"{kind}: untrained"] if untrained else [])]
@@ -67,7 +67,7 @@ def score_table(
     )
     if untrained:
         note += f" Untrained: {untrained} networks with random weights, mean ± standard deviation."
-    return {"header": header, "rows": [*rows, control], "note": note}
+    return {"header": header, "rows": rows, "note": note}
 
 
 def _targets(structure: Structure) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -95,20 +95,13 @@ def _untrained(
     count: int,
     tell: Callable[[str, int, int], None],
 ) -> list[list[list[np.ndarray]]]:
-    """Matrices by record, network and structure."""
-    network = potential.members[0].network
-    found: list[list[list[np.ndarray]]] = []
-    for number, each in enumerate(untrained_networks(network, count)):
-        for k, structure in enumerate(structures):
-            with torch.no_grad():
-                records = each.attention(collate([structure], each.dtype, each.device))
-            if not found:
-                found = [[] for _ in records]
-            for r, record in enumerate(records):
-                if k == 0:
-                    found[r].append([])
-                found[r][-1].append(record.matrix[0].double().cpu().numpy())
-        tell("untrained networks", number + 1, count)
+    """Matrices by network, structure and record."""
+    found = []
+    for network in untrained_networks(potential.members[0].network, count):
+        with torch.no_grad():
+            all_records = [network.attention(collate([s], network.dtype, network.device)) for s in structures]
+        found.append([[r.matrix[0].double().cpu().numpy() for r in records] for records in all_records])
+        tell("untrained networks", len(found), count)
     return found
 
 

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from geomatt.errors import GeomAttError
 from geomatt.settings import check_not_negative, check_positive, check_types
+from geomatt.simulation.settings import ENSEMBLES
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
-ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi", "npt")
 NOISY = ("langevin", "bussi", "npt")  # those that draw random numbers
 MOVE = 0.5  # Å an atom may move in a step; thermal motion is 50 times slower
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -42,9 +42,12 @@ class Part:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-# Of a pair of atoms that a wall acted on: its name, such as C3–H12, the share of the steps its replica was
-# alive, and the largest distance outside the range in the training data, Å.
-WallUse = tuple[str, float, float]
+class WallUse(NamedTuple):
+    """A pair of atoms that a wall acted on."""
+
+    names: str  # such as C3–H12
+    share: float  # of the steps its replica was alive
+    worst: float  # Å outside the range in the training data
 
 
 @dataclass(frozen=True)
@@ -198,7 +201,7 @@ def _watched(
 def _wall_use(numbers: np.ndarray, counts: np.ndarray, worst: np.ndarray, steps: int) -> list[WallUse]:
     label = atom_labels(numbers)
     found = [
-        (f"{label[i]}–{label[j]}", float(counts[i, j] / steps), float(worst[i, j]))
+        WallUse(f"{label[i]}–{label[j]}", float(counts[i, j] / steps), float(worst[i, j]))
         for i, j in np.argwhere(np.triu(counts[: len(numbers), : len(numbers)])).tolist()
     ]
-    return sorted(found, key=lambda use: -use[1])
+    return sorted(found, key=lambda use: -use.share)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -45,8 +46,16 @@ class Watch:
     stops: int = HOT  # bits of the alarms that stop a replica; broken bonds have a limit of their own
 
 
-# Of a covalent bond: its atoms, such as C3–H12, "formed" or "broke", and when that was first seen, fs.
-BondChange = tuple[str, str, float]
+class BondChange(NamedTuple):
+    """A covalent bond that formed or broke."""
+
+    names: str  # such as C3–H12
+    what: str  # "formed" or "broke"
+    time_fs: float  # when it was first seen
+
+    @property
+    def formed(self) -> bool:
+        return self.what == "formed"
 
 
 class Watchdog:
@@ -99,19 +108,16 @@ class Watchdog:
 
     def changes(self, numbers: Sequence[np.ndarray], timestep_fs: float) -> list[list[BondChange]]:
         """Bonds that formed or broke, by replica, in their order in time."""
+        what = {False: "formed", True: "broke"}  # by whether the atoms were bonded at first
         when, linked = self.changed_at.cpu().numpy(), self.bonded.cpu().numpy()
         result = []
         for r, own in enumerate(numbers):
             label = atom_labels(own)
             found = [
-                (
-                    f"{label[i]}–{label[j]}",
-                    "broke" if linked[r, i, j] else "formed",
-                    when[r, i, j] * timestep_fs,
-                )
+                BondChange(f"{label[i]}–{label[j]}", what[linked[r, i, j]], when[r, i, j] * timestep_fs)
                 for i, j in np.argwhere(np.triu(when[r] >= 0)).tolist()
             ]
-            result.append(sorted(found, key=lambda change: change[2]))
+            result.append(sorted(found, key=lambda change: change.time_fs))
         return result
 
 
