@@ -24,6 +24,18 @@ def setting(default: Any, help: str, **metadata: Any) -> Any:
     return dataclasses.field(default=default, metadata={"help": help, **metadata})
 
 
+class Settings:
+    """Base of dataclasses of settings: types and choices are checked when one is made."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check_choices(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as plain values."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
+
+
 def check_types(config: Any) -> None:
     """Bring the values of a config dataclass into the annotated types, or raise an error that names one.
 

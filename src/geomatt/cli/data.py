@@ -72,11 +72,7 @@ def info(
     looked_at, count = excerpt(dataset), len(dataset)
     if len(looked_at) < count:
         dataset = dataset.select(looked_at)
-    rows = summary(dataset)
-    if len(dataset) < count:
-        text = f"{count:,}; what follows is of {len(dataset):,} of them"
-        rows = [(name, text if name == "structures" else value) for name, value in rows]
-    facts(rows)
+    facts(_summary(dataset, count))
     warnings = check_labels(dataset)
     for warning in warnings:
         say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)
@@ -158,8 +154,8 @@ def show_units(dataset: Dataset) -> None:
         note(f"[bold yellow]Note:[/] {escape(with_flags(origin['notes']))}", markup=True)
 
 
-def summary(dataset: Dataset) -> list[tuple[str, str]]:
-    """Rows of `data info`: pairs of name and text."""
+def _summary(dataset: Dataset, count: int) -> list[tuple[str, str]]:
+    """Rows of `data info`: pairs of name and text; `dataset` may be a part of all `count` structures."""
     import numpy as np
 
     from geomatt import units
@@ -171,13 +167,14 @@ def summary(dataset: Dataset) -> list[tuple[str, str]]:
     sizes = dataset.sizes
     compositions = np.unique(dataset.composition(), axis=0)
     formulas = [formula(np.repeat(dataset.elements, row)) for row in compositions[:5]]
+    part = f"; what follows is of {len(dataset):,} of them" if len(dataset) < count else ""
     more = f" and {len(compositions) - 5} more" if len(compositions) > 5 else ""
     rows = [
         ("file", origin.get("path", "")),
         ("format", origin.get("format", "")),
         ("name", origin.get("name", "")),
         ("theory", origin.get("theory", "")),
-        ("structures", f"{len(dataset):,}"),
+        ("structures", f"{count:,}{part}"),
         ("atoms", f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"),
         ("formula", ", ".join(formulas) + more),
         ("elements", " ".join(symbols(dataset.elements))),

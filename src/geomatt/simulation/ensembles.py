@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_not_negative, check_positive, check_types
+from geomatt.settings import Settings, check_not_negative, check_positive
 from geomatt.simulation.settings import ENSEMBLES
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
@@ -27,7 +27,7 @@ MOVE = 0.5  # Å an atom may move in a step; thermal motion is 50 times slower
 
 
 @dataclass(frozen=True)
-class DynamicsConfig:
+class DynamicsConfig(Settings):
     """Settings of a simulation. Temperature, time step and the limit for bonds are those of Fu et al. 2023.
 
     Their (arXiv 2210.07237) single thermostat, as their code has it, is `chain=1, damping_fs=14.14` here: a
@@ -48,7 +48,7 @@ class DynamicsConfig:
     bond_limit: float | None = 0.5  # Å a bond may be off its mean length before a replica has failed
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if self.ensemble not in ENSEMBLES:
             raise GeomAttError(f"Unknown `ensemble` {self.ensemble!r}. Use one of: {', '.join(ENSEMBLES)}.")
         check_positive(self, "timestep_fs", "damping_fs", "chain", "interval")
@@ -60,9 +60,6 @@ class DynamicsConfig:
     def rotates(self) -> bool:
         """True if rotation as a whole is one of the motions that share the temperature."""
         return not self.free or self.ensemble in ("langevin", "npt")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_choices, check_not_negative, check_positive, check_types, setting
+from geomatt.settings import Settings, check_not_negative, check_positive, setting
 
 ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
@@ -20,7 +19,7 @@ DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
 
 
 @dataclass(frozen=True)
-class MDSettings:
+class MDSettings(Settings):
     """A molecular-dynamics run."""
 
     temperature: float = setting(300.0, "temperature in K; with nve of the first velocities", group=DYNAMICS)
@@ -63,7 +62,7 @@ class MDSettings:
     )
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         check_positive(self, "time", "timestep", "damping", "replicas", "interval", "max_spread")
         check_positive(self, "pressure_time", "compressibility")
         for name, most in (("replicas", MOST_REPLICAS), ("seed", LARGEST_SEED)):
@@ -72,7 +71,6 @@ class MDSettings:
         if not math.isfinite(self.pressure):
             raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
         check_not_negative(self, "temperature", "friction", "seed")
-        check_choices(self)
         if self.temperature == 0 and self.ensemble != "nve":
             raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature`.")
         if self.timestep > 4:
@@ -86,16 +84,13 @@ class MDSettings:
         """Of the whole run, a multiple of `interval`."""
         return max(1, round(1000.0 * self.time / self.timestep / self.interval)) * self.interval
 
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 RELAXATION, SCAN = "Relaxation", "Scan"
 OPTIMISERS = ("bfgs", "fire")
 
 
 @dataclass(frozen=True)
-class RelaxSettings:
+class RelaxSettings(Settings):
     """A geometry optimisation."""
 
     fmax: float = setting(0.005, "highest force on an atom at the end, in eV/Å", group=RELAXATION)
@@ -107,16 +102,12 @@ class RelaxSettings:
     walls: bool = setting(True, "walls where the training data ends", group=RELAXATION)
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         check_positive(self, "fmax", "steps")
-        check_choices(self)
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 @dataclass(frozen=True)
-class ScanSettings:
+class ScanSettings(Settings):
     """A scan of a torsion or distance."""
 
     first: float | None = setting(
@@ -132,7 +123,7 @@ class ScanSettings:
     walls: bool = setting(True, "relaxed scans: walls where the training data ends", group=SCAN)
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if self.points < 2:
             raise GeomAttError(f"`points` must be at least 2, not {self.points}.")
         RelaxSettings(fmax=self.fmax, steps=self.steps)
@@ -153,9 +144,6 @@ class ScanSettings:
                 "A torsion repeats after 360 degrees. Choose `first` and `last` closer together."
             )
         return np.linspace(first, last, self.points)
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 SIMULATIONS: tuple[Any, ...] = (MDSettings, RelaxSettings, ScanSettings)
