@@ -36,10 +36,12 @@ NEXT = (
 
 def demo(
     out: Annotated[Path, out_option("Folder for everything the demo makes.")] = Path("geomatt-demo"),
-    epochs: Annotated[int, option("Passes over the training data: more is better.", min=1)] = EPOCHS,
+    epochs: Annotated[
+        int, option("Passes over the training data; more give a better model.", min=1)
+    ] = EPOCHS,
     md_steps: Annotated[int, option("Steps of molecular dynamics, 0.5 fs each.", min=1)] = MD_STEPS,
 ) -> None:
-    """Train on ethanol, test, run molecular dynamics and draw the attention: a tour in about a minute.
+    """Train on ethanol, test, run molecular dynamics and draw the attention, in about a minute.
 
     The data is a GFN2-xTB trajectory at 500 K that ships with the package.
     """
@@ -54,7 +56,7 @@ def demo(
     dataset = ethanol()
     result, split = _train(dataset, folder, epochs)
     potential = result.potential
-    with progress_bar("testing on frames it never saw", len(split.test)) as advance:
+    with progress_bar("testing on other frames", len(split.test)) as advance:
         errors = evaluate(potential, dataset, indices=split.test, unit="kcal/mol", progress=advance)
     parity_plot(errors, folder / "parity.png")
     lowest = dataset[int(dataset.energies.argmin())]  # type: ignore[union-attr]

@@ -44,7 +44,7 @@ def evaluate(
     Frames the model was trained or validated on are left out and counted.
 
     Without --json and --plot both files are written next to the model, or into --out;
-    for a model that ships with geomatt only where you say.
+    for a model that ships with geomatt only with --json, --plot or --out.
     """
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce

@@ -15,7 +15,7 @@ import typer
 from geomatt.elements import atomic_number
 from geomatt.errors import GeomAttError
 from geomatt.model.registry import network_config, network_names
-from geomatt.simulation.settings import SIMULATIONS
+from geomatt.simulation.settings import ENSEMBLES, SIMULATIONS
 from geomatt.training.config import MODEL, TrainConfig
 from geomatt.training.recipes import RECIPES
 from geomatt.workflow.config import AutoConfig, ImproveConfig
@@ -121,7 +121,9 @@ def _option(
 ) -> tuple[Any, Callable[[Any], Any]]:
     """The annotation of an option, and what turns its value into the setting's."""
     flag, text = _flag(name, metadata), metadata["help"]
-    text = (text[0].upper() if text[0].isascii() else text[0]) + text[1:]
+    values = {*network_names(), *ENSEMBLES, *metadata.get("choices", ())}
+    if text[0].isascii() and re.split(r"[\s,:]", text)[0] not in values:
+        text = text[0].upper() + text[1:]  # values of options stay as they are typed
     if recipes and name in RECIPES["fast"]:
         text += ", by the recipe unless given"
     elif default not in (None, "", (), False) and "(" not in text:

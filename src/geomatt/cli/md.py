@@ -164,9 +164,9 @@ def _print(report: MDReport, files: dict[str, Path], model: Path) -> None:
         finish(files)
         note(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
     elif outcome.intact.any():
-        longer = f"geomatt md --out {folder} --resume --time {2 * settings.time:g}   # as long again"
+        longer = f"geomatt md --out {folder} --resume --time {2 * settings.time:g}   # twice as long"
         end = _first_trajectory(report)
-        finish(files, longer, f"geomatt relax {model} {end} --frame -1   # the minimum below its end")
+        finish(files, longer, f"geomatt relax {model} {end} --frame -1   # relax its last frame")
     elif report.to_label:
         finish(files, f"label {folder / TO_LABEL} with your reference method, and train on it, too")
     else:

@@ -11,8 +11,9 @@ import typer
 
 from geomatt.cli.console import console, note, output, rate_bar
 from geomatt.cli.generated import from_anywhere, network_options, options_of, with_options
-from geomatt.cli.options import Dask, Processes, argument, open_pool, out_option, set_up_training
+from geomatt.cli.options import Dask, Processes, argument, open_pool, option, out_option, set_up_training
 from geomatt.errors import GeomAttError
+from geomatt.settings import setting
 from geomatt.training.config import OPTIM, RUN, TrainConfig
 
 if TYPE_CHECKING:
@@ -21,88 +22,88 @@ if TYPE_CHECKING:
     from geomatt.training import TrainResult
 
 
-def _option(flag: str, text: str, panel: str = RUN) -> Any:
-    return typer.Option(flag, help=text, rich_help_panel=panel)
+@dataclass(frozen=True)
+class Manner:
+    """How a run is done, apart from its settings."""
+
+    out: Path = setting(None, "folder of the run", option=False)
+    resume: bool = setting(False, "continue the run in --out, bit by bit", group=RUN)
+    checkpoint_every: float = setting(30.0, "seconds between checkpoints; 0: every epoch", group=RUN)
+    tensorboard: bool = setting(False, "also write curves for TensorBoard", group=RUN)
+    report: bool = setting(True, "write report.html at the end", group=RUN)
+    compare: bool = setting(
+        True, "also train from scratch on the same frames, and say which is better", group=RUN
+    )
+    workers: int = setting(1, "processes that train members", option=False)
+    dask: str | None = setting(None, "Dask cluster that trains members", option=False)
 
 
 Out = Annotated[Path, out_option("Folder for the model and all that belongs to it.", RUN)]
-Config = Annotated[Path | None, _option("--config", "Take settings from a run's config.toml.")]
-Resume = Annotated[bool, _option("--resume", "Continue the run in --out, bit by bit.")]
-Every = Annotated[float, _option("--checkpoint-every", "Seconds between checkpoints; 0: every epoch.")]
-Board = Annotated[bool, _option("--tensorboard", "Write curves for TensorBoard, too.")]
-Report = Annotated[bool, _option("--report/--no-report", "Write report.html at the end.")]
-Compare = Annotated[
-    bool,
-    _option("--compare/--no-compare", "Train from scratch on the same frames, too, and say which is better."),
-]
-Unfreeze = Annotated[
-    list[str] | None, _option("--unfreeze", "Train this part too, or all (repeatable).", OPTIM)
-]
 # The settings of a run come first, and are not replaced by those of a network with the same name.
 SETTINGS = options_of(TrainConfig) | network_options() | options_of(TrainConfig)
 
 
-@with_options(settings=SETTINGS)
+@with_options(settings=SETTINGS, manner=options_of(Manner, leave_out=("compare",)))
 def train(
     out: Out,
     settings: dict[str, Any],
+    manner: dict[str, Any],
     data: Annotated[
         list[str] | None, argument("Files, or names such as md17/ethanol; several are joined.")
     ] = None,
-    config: Config = None,
-    resume: Resume = False,
-    checkpoint_every: Every = 30.0,
-    tensorboard: Board = False,
+    config: Annotated[
+        Path | None, option("Take settings from a run's config.toml.", rich_help_panel=RUN)
+    ] = None,
     workers: Processes = 1,
     dask: Dask = None,
-    report: Report = True,
 ) -> None:
     """Train a force field on a trajectory or any labelled structures.
 
     Leaves model.safetensors (the best epoch, usable while training goes on),
     history.csv, config.toml, pictures and report.html in --out. Ctrl-C saves; --resume continues.
 
-    A finished run goes on with --resume and more --epochs. A cosine then rises and
-    falls once more over the new epochs, to a --learning-rate of your choice.
+    A finished run goes on with --resume and more --epochs. The cosine schedule then
+    starts again for the new epochs, with --learning-rate as its maximum.
     """
     settings |= _files(data or [])
-    how = _Manner(out, resume, checkpoint_every, tensorboard, report, workers, dask)
-    _run(settings, _stored(out, config, resume), how)
+    how = Manner(**{**manner, "out": out, "workers": workers, "dask": dask, "compare": False})
+    _run(settings, _stored(out, config, how.resume), how)
 
 
-@with_options(settings=options_of(TrainConfig, leave_out=("member", "model", "engine")))
+@with_options(
+    settings=options_of(TrainConfig, leave_out=("member", "model", "engine")), manner=options_of(Manner)
+)
 def transfer(
     model: Annotated[Path, argument("The base: a model file, a run, or md17/benzene.")],
     data: Annotated[list[str], argument("Files, or names such as md17/ethanol.")],
     out: Out,
     settings: dict[str, Any],
-    unfreeze: Unfreeze = None,
-    resume: Resume = False,
-    checkpoint_every: Every = 30.0,
-    tensorboard: Board = False,
-    report: Report = True,
-    compare: Compare = True,
+    manner: dict[str, Any],
+    unfreeze: Annotated[
+        list[str] | None, option("Train this part too, or all (repeatable).", rich_help_panel=OPTIM)
+    ] = None,
 ) -> None:
-    """Carry a model over to new data: all of it stays fixed but the readout, as in the paper.
+    """Train the readout of a model on new data; the rest of the model stays fixed, as in the paper.
 
-    It pays where the new molecules are much like those of the base and labels are few:
-    bonds and angles the base never saw are not learned by the readout. With more data,
-    train from scratch, or --unfreeze all. To see which is better, a network is trained
-    from scratch on the same frames, for as many epochs, in scratch/ (--no-compare leaves
-    it out). The elements of the new data must be among those of the base. The
-    normalisation is fitted anew. By default the paper's recipe for 1000 epochs.
+    This helps where the new molecules are similar to those of the base and labels are few:
+    the readout cannot learn bonds and angles that the base never saw. With more data,
+    train from scratch, or --unfreeze all. For comparison, a network is trained from scratch
+    on the same frames, for as many epochs, in scratch/ (--no-compare leaves it out). The
+    elements of the new data must be among those of the base. The normalisation is fitted
+    again. By default the paper's recipe is used, with 1000 epochs.
     """
     from geomatt.training.recipes import TRANSFER_EPOCHS
     from geomatt.training.start import base_settings, load_base
 
-    stored = _stored(out, None, resume)
+    how = Manner(**{**manner, "out": out})
+    stored = _stored(out, None, how.resume)
     given = {**settings, **_files(data), "base": from_anywhere(model)}
     if unfreeze:
         given["unfreeze"] = tuple(unfreeze)
     if stored is None:
         base = load_base(given["base"])
         given = {"recipe": "paper", "epochs": TRANSFER_EPOCHS, **given, **base_settings(base)}
-    _run(given, stored, _Manner(out, resume, checkpoint_every, tensorboard, report, compare=compare))
+    _run(given, stored, how)
 
 
 def _files(data: Sequence[str]) -> dict[str, Any]:
@@ -123,21 +124,7 @@ def _stored(out: Path, config: Path | None, resume: bool) -> dict[str, Any] | No
     return None if config is None else read_settings(config)
 
 
-@dataclass(frozen=True)
-class _Manner:
-    """How a run is done, apart from its settings."""
-
-    out: Path
-    resume: bool
-    checkpoint_every: float
-    tensorboard: bool
-    report: bool
-    workers: int = 1
-    dask: str | None = None
-    compare: bool = False  # a transfer with training from scratch
-
-
-def _run(given: dict[str, Any], stored: dict[str, Any] | None, how: _Manner) -> None:
+def _run(given: dict[str, Any], stored: dict[str, Any] | None, how: Manner) -> None:
     """Resolve the settings, join other processes if there are any, train and report."""
     import torch
 
@@ -155,7 +142,7 @@ def _run(given: dict[str, Any], stored: dict[str, Any] | None, how: _Manner) -> 
         _train_and_report(config, how, us.leads, fresh=stored is None)
 
 
-def _train_and_report(config: TrainConfig, how: _Manner, leads: bool, fresh: bool) -> None:
+def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool) -> None:
     """Read the data, train, and report the result and the next command."""
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.cli.train_report import report_run
@@ -233,14 +220,14 @@ def _describe(config: TrainConfig, split: Split, out: Path) -> None:
     )
 
 
-def _command(config: TrainConfig, how: _Manner) -> str:
+def _command(config: TrainConfig, how: Manner) -> str:
     """The command that continues a run."""
     if not (config.base and how.compare):
         return "train"
     return " ".join(["transfer", config.base, config.data, *config.more_data])
 
 
-def _spread(config: TrainConfig, how: _Manner) -> None:
+def _spread(config: TrainConfig, how: Manner) -> None:
     """Train members in other processes."""
     from geomatt.training.spread import spread_members
 
@@ -254,7 +241,7 @@ def _spread(config: TrainConfig, how: _Manner) -> None:
 
 
 def _compare(
-    dataset: Dataset, split: Split, config: TrainConfig, transferred: TrainResult, how: _Manner
+    dataset: Dataset, split: Split, config: TrainConfig, transferred: TrainResult, how: Manner
 ) -> None:
     """Train from scratch and say whether the transfer paid."""
     from geomatt.cli.train_display import comparison_table, live_progress

@@ -119,5 +119,5 @@ def comparison_table(found: Comparison, unit: str) -> Table:
         [f"from scratch, recipe {found.recipe}", str(found.epochs), number(factor * found.from_scratch)],
         ["zero forces", "", number(factor * found.zero_forces)],
     ]
-    title = f"Did the transfer pay? Force MAE of validation frames ({unit}/Å)"
+    title = f"Transfer and training from scratch: force MAE of validation frames ({unit}/Å)"
     return table(title, ("model", "epochs", "forces"), rows, left=("model",))

@@ -62,8 +62,8 @@ def score_table(
         header += [f"{kind} bonds", *([f"{kind}: untrained"] if untrained else [])]
     over = "" if len(scored) == 1 else f"Mean over {len(scored)} frames."
     note = (
-        f"1 is perfect: all bonds before all other pairs. {over} Bonds are those of "
-        "the geometry (distances, and angles for hydrogen bonds), which the model was never told."
+        f"1: all bonds rank before all other pairs. {over} Bonds are those of "
+        "the geometry (distances, and angles for hydrogen bonds), which the model is not given."
     )
     if untrained:
         note += f" Untrained: {untrained} networks with random weights, mean ± standard deviation."

@@ -22,12 +22,14 @@ DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
 class MDSettings(Settings):
     """A molecular-dynamics run."""
 
-    temperature: float = setting(300.0, "temperature in K; with nve of the first velocities", group=DYNAMICS)
+    temperature: float = setting(
+        300.0, "temperature in K; with nve, that of the first velocities", group=DYNAMICS
+    )
     time: float = setting(10.0, "simulated time in ps", group=DYNAMICS)
     timestep: float = setting(0.5, "time step in fs", group=DYNAMICS)
     ensemble: str = setting(
         "langevin",
-        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature, npt of periodic cells the pressure, too",
+        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature, and npt (periodic cells) the pressure",
         group=DYNAMICS,
         choices=ENSEMBLES,
     )
@@ -36,10 +38,10 @@ class MDSettings(Settings):
     pressure: float = setting(1.0, "npt: pressure in bar", group=DYNAMICS)
     pressure_time: float = setting(1000.0, "npt: relaxation time of the volume in fs", group=DYNAMICS)
     compressibility: float = setting(
-        4.5e-5, "npt: compressibility in 1/bar, a guess will do; solids have less", group=DYNAMICS
+        4.5e-5, "npt: compressibility in 1/bar; an estimate is enough, solids have less", group=DYNAMICS
     )
-    replicas: int = setting(1, "simulations side by side, which differ by seed", group=DYNAMICS)
-    seed: int = setting(0, "seed of velocities and random forces; replicas count on from it", group=DYNAMICS)
+    replicas: int = setting(1, "simulations run at once, which differ in their seed", group=DYNAMICS)
+    seed: int = setting(0, "seed of velocities and random forces; replica r uses seed + r", group=DYNAMICS)
     walls: bool = setting(True, "walls where the training data ends", group=WATCH)
     stop_on: str = setting(
         "failure",
@@ -49,14 +51,14 @@ class MDSettings(Settings):
         choices=STOPS,
     )
     max_spread: float = setting(
-        0.5, "disagreement of a committee about a force, in eV/Å, that is an alarm", group=WATCH
+        0.5, "spread of a committee about a force, in eV/Å, above which there is an alarm", group=WATCH
     )
     interval: int = setting(
-        20, "steps between frames of the trajectory, and looks of the watchdog", group=FILES
+        20, "steps between frames of the trajectory and checks of the watchdog", group=FILES
     )
     format: str = setting(
         "extxyz",
-        "of the trajectory: extxyz (the default), or traj, which is ASE's",
+        "format of the trajectory: extxyz (the default), or ASE's traj",
         group=FILES,
         choices=FORMATS,
     )
@@ -94,9 +96,12 @@ class RelaxSettings(Settings):
     """A geometry optimisation."""
 
     fmax: float = setting(0.005, "highest force on an atom at the end, in eV/Å", group=RELAXATION)
-    steps: int = setting(1000, "most steps", group=RELAXATION)
+    steps: int = setting(1000, "largest number of steps", group=RELAXATION)
     optimiser: str = setting(
-        "bfgs", "bfgs, or fire for large or badly built structures", group=RELAXATION, choices=OPTIMISERS
+        "bfgs",
+        "bfgs, or fire for structures that are large or far from a minimum",
+        group=RELAXATION,
+        choices=OPTIMISERS,
     )
     cell: bool = setting(False, "relax the cell of a periodic structure, too", group=RELAXATION)
     walls: bool = setting(True, "walls where the training data ends", group=RELAXATION)
@@ -117,9 +122,9 @@ class ScanSettings(Settings):
         None, "last value: degrees (180 by default) or Å (0.7 above the present)", group=SCAN, flag="--to"
     )
     points: int = setting(37, "number of values", group=SCAN)
-    relaxed: bool = setting(False, "relax all else at every point", group=SCAN)
+    relaxed: bool = setting(False, "relax all other coordinates at every point", group=SCAN)
     fmax: float = setting(0.01, "relaxed scans: highest force at the end, in eV/Å", group=SCAN)
-    steps: int = setting(300, "relaxed scans: most steps at a point", group=SCAN)
+    steps: int = setting(300, "relaxed scans: largest number of steps at a point", group=SCAN)
     walls: bool = setting(True, "relaxed scans: walls where the training data ends", group=SCAN)
 
     def __post_init__(self) -> None:

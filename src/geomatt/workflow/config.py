@@ -20,7 +20,7 @@ class AutoConfig(SampleConfig):
     train: int | None = setting(None, "frames to train on; half of all by default", group=TRAINING)
     model: str = setting(TrainConfig.model, "kind of network", group=TRAINING)
     epochs: int = setting(200, "passes over the training data", group=TRAINING)
-    members: int = setting(0, "train so many models, whose spread is an uncertainty", group=TRAINING)
+    members: int = setting(0, "models to train, whose spread is an uncertainty", group=TRAINING)
     network: dict[str, Any] = setting(
         None, "setting of the network: features=32", group=TRAINING, flag="--network", example="features=32"
     )
@@ -63,7 +63,7 @@ class ImproveConfig(MethodConfig):
     """Rounds of dynamics, labels where the model is uncertain, and further training."""
 
     calculator: str = setting("", "reference method; the one the data was made with by default", group=METHOD)
-    rounds: int = setting(1, "how often", group=CHOICE)
+    rounds: int = setting(1, "rounds of dynamics, labelling and training", group=CHOICE)
     labels: int = setting(100, "frames labelled in a round", group=CHOICE)
     choose: str = setting(
         "uncertain",
