@@ -165,4 +165,5 @@ def rate_bar(description: str, total: int, unit: str) -> Iterator[Callable[[int]
             left = f", {speed:.3g} per second, {duration((total - done) / speed)} left" if speed > 0 else ""
             show(description, done / max(total, 1), f"{done} of {total} {unit}{left}")
 
+        show(description, 0.0, f"0 of {total} {unit}")
         yield advance
