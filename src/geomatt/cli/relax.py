@@ -37,7 +37,7 @@ def relax(
     an earlier call are replaced. Ctrl-C ends the relaxation and keeps what it reached.
     """
     from geomatt.simulation.results import draw_relaxation, write_json
-    from geomatt.simulation.trajectory import Frame, open_trajectory
+    from geomatt.simulation.trajectory import open_trajectory
 
     chosen = RelaxSettings(**settings)
     if every:
@@ -54,7 +54,7 @@ def relax(
                 label = f"structure {number + 1} of {len(starts)}, " if every else ""
                 result, stopped = relax_one(loaded, start, chosen, label, path)
                 results.append(result)
-                relaxed.write(Frame(result.end))
+                relaxed.write(result.end)
                 if stopped:
                     break
         finally:
@@ -84,14 +84,13 @@ def relax_one(
     """Relax with a line about the present step; `path` gets every step. True if the user stopped it."""
     from geomatt.simulation.relaxation import RelaxProgress
     from geomatt.simulation.relaxation import relax as relax_structure
-    from geomatt.simulation.trajectory import Frame
     from geomatt.training.interruption import stop_on_signal
 
     with console.status(f"relaxing {label}…") as status, stop_on_signal() as asked:
 
         def show(seen: RelaxProgress) -> bool:
             if path is not None:
-                path.write(Frame(seen.structure))
+                path.write(seen.structure)
             status.update(f"relaxing {label}step {seen.step}, highest force {seen.fmax:.4f} eV/Å")
             return bool(asked)
 

@@ -33,7 +33,7 @@ from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
 from geomatt.simulation.restart import read_extra
 from geomatt.simulation.settings import MDSettings
-from geomatt.simulation.trajectory import Frame, TrajectoryFile, open_trajectory
+from geomatt.simulation.trajectory import TrajectoryFile, open_trajectory
 from geomatt.simulation.watchdog import DOUBTS, HOT, Watch, words
 from geomatt.training.interruption import stop_on_signal
 
@@ -228,16 +228,16 @@ class _Run:
         for t, when in enumerate(part.time_fs.tolist()):
             for r, file in enumerate(trajectories):
                 positions, velocities, forces = part.frames[t, :, r]
-                info = {"time_fs": when, "replica": r}
                 cell = start.cell if part.cells is None else part.cells[t, r]
                 plain = replace(start, positions=positions, cell=cell, info={}, energy=None, forces=None)
                 energy = float(part.potential_energy[t, r])
                 if np.isfinite(energy):
-                    file.write(Frame(replace(plain, energy=energy, forces=forces), velocities, info))
+                    info = {"time_fs": when, "replica": r}
+                    file.write(replace(plain, energy=energy, forces=forces, info=info), velocities)
                 if fresh[t, r] and self.to_label < MOST_TO_LABEL and np.isfinite(positions).all():
                     self.to_label += 1
                     what, where = words(int(fresh[t, r])), f"replica {r} at {when:g} fs, {self.saved.model}"
-                    self.files[TO_LABEL].write(Frame(plain, None, {"alarm": what, "origin": where}))
+                    self.files[TO_LABEL].write(replace(plain, info={"alarm": what, "origin": where}))
 
     def _last_alarm(self, replicas: int) -> np.ndarray:
         """Alarms (1, R) of the observation before the part at hand."""

@@ -10,9 +10,7 @@ import errno
 import os
 import struct
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -21,21 +19,6 @@ from geomatt.data.io.extxyz import frame_text
 from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
-
-
-@dataclass(frozen=True)
-class Frame:
-    """Atoms at one time."""
-
-    structure: Structure  # with energy and forces where they belong into the file
-    velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them
-    info: dict[str, Any] = field(default_factory=dict)  # time and so on
-
-    @property
-    def momenta(self) -> np.ndarray | None:
-        if self.velocities is None:
-            return None
-        return ATOMIC_MASSES[self.structure.numbers - 1, None] * self.velocities
 
 
 class ExtxyzFile:
@@ -54,11 +37,13 @@ class ExtxyzFile:
             self._stream.truncate(keep)
             self._stream.seek(keep)
 
-    def write(self, frame: Frame) -> None:
-        """Append a frame. If that fails, the file keeps the frames before."""
-        s = frame.structure
-        momenta = {} if frame.momenta is None else {"momenta": frame.momenta}
-        text = frame_text(replace(s, info={**s.info, **frame.info}), momenta).encode()
+    def write(self, structure: Structure, velocities: np.ndarray | None = None) -> None:
+        """Append a structure with its energy, forces and info, and velocities (N, 3) in Å per Å √(u/eV).
+
+        If that fails, the file keeps the frames before.
+        """
+        momenta = {} if velocities is None else {"momenta": _momenta(structure, velocities)}
+        text = frame_text(structure, momenta).encode()
         start = self._stream.tell()
         try:
             written = self._stream.write(text)
@@ -109,15 +94,14 @@ class AseFile:
             stream.seek(self._COUNT)
             stream.write(struct.pack("<q", keep))
 
-    def write(self, frame: Frame) -> None:
+    def write(self, structure: Structure, velocities: np.ndarray | None = None) -> None:
         from geomatt.simulation.atoms import to_atoms
 
-        s = frame.structure
-        atoms = to_atoms(s)
-        if frame.momenta is not None:
-            atoms.set_momenta(frame.momenta)
-        atoms.info = {**s.info, **frame.info}
-        labels = {"energy": s.energy, "forces": s.forces}
+        atoms = to_atoms(structure)
+        if velocities is not None:
+            atoms.set_momenta(_momenta(structure, velocities))
+        atoms.info = dict(structure.info)
+        labels = {"energy": structure.energy, "forces": structure.forces}
         try:
             self._writer.write(atoms, **{name: x for name, x in labels.items() if x is not None})
         except OSError as error:
@@ -135,6 +119,10 @@ class AseFile:
 
 
 TrajectoryFile = ExtxyzFile | AseFile
+
+
+def _momenta(structure: Structure, velocities: np.ndarray) -> np.ndarray:
+    return ATOMIC_MASSES[structure.numbers - 1, None] * velocities
 
 
 def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
