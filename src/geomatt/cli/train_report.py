@@ -53,7 +53,7 @@ def report_run(
             "All structures were used to train and validate, so none is left to test on. "
             "Name other data with --test-data, or leave some out with --train and --val."
         )
-    note("\n  ".join(["Next:", *commands]))
+    note("\n  ".join(["next:", *commands]))
 
 
 def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResult | None:

@@ -14,6 +14,7 @@ from geomatt.data.batch import collate
 from geomatt.data.bonds import bond_matrix, distances, hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.model import AnyPotential, AttentionRecord
+from geomatt.pages.page import evenly
 
 MOST_FRAMES, UNTRAINED_FRAMES = 20, 3
 KINDS = ("covalent", "hydrogen")
@@ -33,9 +34,7 @@ def score_table(
     For hydrogen bonds the covalently bonded pairs are left out. The mean over frames is shown; untrained
     networks are the mean and standard deviation over networks, for the same record.
     """
-    scored = np.unique(np.linspace(0, len(structures) - 1, min(MOST_FRAMES, len(structures))).round()).astype(
-        int
-    )
+    scored = evenly(len(structures), MOST_FRAMES)
     few = [structures[k] for k in scored[:UNTRAINED_FRAMES]]
     targets = [_targets(structures[k]) for k in scored]
     kinds = [kind for kind in KINDS if any(kind in t for t in targets)]

@@ -19,7 +19,7 @@ from geomatt.model.potential import Prediction, several
 from geomatt.pages.attention_curves import distance_curves
 from geomatt.pages.attention_scores import score_table
 from geomatt.pages.effects import choose_details, gather_effects, gather_paths, usual_budget
-from geomatt.pages.page import Block, Page, notes, quantised
+from geomatt.pages.page import Block, Page, evenly, notes, quantised
 from geomatt.pages.pair_sets import Pairs, own_sets
 from geomatt.pages.structures import common_turns, element_table, good_view, pair_lists, structure_label
 from geomatt.units import from_ev
@@ -171,7 +171,7 @@ def _choose(structures: Sequence[Structure], frames: int, matrices: int) -> tupl
     largest = max(len(s) for s in structures)
     fitting = max(1, MOST_BYTES // (matrices * largest**2 * 2 * 4 // 3))
     count = min(len(structures), frames, fitting)
-    shown = np.unique(np.linspace(0, len(structures) - 1, count).round().astype(int)).tolist()
+    shown = evenly(len(structures), count).tolist()
     if count == len(structures):
         return shown, []
     why = "" if count == frames else ", so that the page stays small"

@@ -80,6 +80,11 @@ def page_path(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def evenly(count: int, most: int) -> np.ndarray:
+    """At most so many numbers from 0 to count − 1, at even distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
 def quantised(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Values as int16, and the factor that gives them back to 1/32767 of the largest."""
     scale = float(np.abs(values).max(initial=0.0)) / 32767.0

@@ -50,8 +50,10 @@ def warn_if_unstable(model: AnyPotential) -> None:
 
 
 def given(model: Model, structure: Structure | AtomsLike) -> tuple[AnyPotential, Structure]:
-    """A model, which may be named, and a structure, which may be ASE Atoms."""
-    return model if isinstance(model, AnyPotential) else load(model), as_structure(structure)
+    """A model, which may be named, and a structure, which may be ASE Atoms; an error if they do not fit."""
+    potential, atoms = model if isinstance(model, AnyPotential) else load(model), as_structure(structure)
+    refuse(potential, atoms)
+    return potential, atoms
 
 
 def refuse(potential: AnyPotential, structure: Structure) -> None:

@@ -28,7 +28,7 @@ from geomatt.model.domain import Bonds
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
-from geomatt.simulation.inputs import Model, given, refuse
+from geomatt.simulation.inputs import Model, given
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
 from geomatt.simulation.restart import read_extra
@@ -135,7 +135,6 @@ def run_dynamics(
         raise GeomAttError(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
-    refuse(potential, start)
     _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)

@@ -79,7 +79,6 @@ def vibrations(
     structures.
     """
     potential, structure = given(potential, structure)
-    potential.check(structure)
     if structure.periodic:
         raise GeomAttError("Vibrations are computed for molecules only. Set pbc to False for one in a box.")
     if len(structure) < 2:

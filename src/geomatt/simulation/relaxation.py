@@ -15,7 +15,7 @@ from geomatt.elements import atom_labels
 from geomatt.errors import GeomAttError
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.inputs import Model, given, refuse
+from geomatt.simulation.inputs import Model, given
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 
@@ -84,7 +84,6 @@ def relax(
 
     potential, structure = given(potential, structure)
     settings = require("settings", settings or RelaxSettings(), RelaxSettings, "RelaxSettings(fmax=0.01)")
-    refuse(potential, structure)
     if settings.cell and not all(structure.pbc):
         raise GeomAttError(
             "Only a structure that is periodic in all directions has a cell to relax. Leave `cell` out."

@@ -14,7 +14,7 @@ from geomatt.data.structures import AtomsLike, Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
 from geomatt.simulation.coordinates import Coordinate
-from geomatt.simulation.inputs import Model, given, refuse
+from geomatt.simulation.inputs import Model, given
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 
 KEPT = {"torsion": 0.5, "distance": 0.005}  # degrees and Å a relaxed point may be off its value
@@ -95,7 +95,6 @@ def scan(
     potential, structure = given(potential, structure)
     require("coordinate", coordinate, Coordinate, 'Coordinate("torsion", (0, 1, 2, 3))')
     require("settings", settings, ScanSettings, "ScanSettings(points=37)")
-    refuse(potential, structure)
     coordinate.check(structure)
     values = settings.values(coordinate.kind, coordinate.value(structure.positions))
     side = coordinate.moving(structure)
