@@ -67,6 +67,11 @@ def symbols(numbers: Iterable[int]) -> list[str]:
     return [SYMBOLS[int(z)] for z in numbers]
 
 
+def atom_labels(numbers: Iterable[int]) -> list[str]:
+    """Names of the atoms of a structure: C0, C1, O2, H3 …"""
+    return [f"{symbol}{i}" for i, symbol in enumerate(symbols(numbers))]
+
+
 def formula(numbers: Iterable[int]) -> str:
     """Molecular formula in Hill order, such as C2H6O."""
     counts: dict[str, int] = {}

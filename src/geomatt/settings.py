@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from types import NoneType
@@ -24,6 +25,17 @@ def setting(default: Any, help: str, **metadata: Any) -> Any:
     `choices`, `least`, `most` and `within` (two ends) limit its value.
     """
     return dataclasses.field(default=default, metadata={"help": help, **metadata})
+
+
+class Settings:
+    """Base of dataclasses of settings: types and choices are checked when one is made."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as plain values."""
+        return dataclasses.asdict(self)  # type: ignore[call-overload]
 
 
 def check_types(config: Any) -> None:
@@ -53,6 +65,20 @@ def _check_limits(name: str, value: Any, metadata: Mapping[str, Any]) -> None:
         raise GeomAttError(f"`{name}` must be at most {most}, not {value}.")
     if within and not within[0] <= value <= within[1]:  # NaN is outside
         raise GeomAttError(f"`{name}` must be from {within[0]:g} to {within[1]:g}, not {value:g}.")
+
+
+def check_positive(config: Any, *names: str) -> None:
+    """Raise an error unless these values are positive and finite."""
+    for name in names:
+        if not 0 < getattr(config, name) < math.inf:
+            raise GeomAttError(f"`{name}` must be a positive number, not {getattr(config, name)}.")
+
+
+def check_not_negative(config: Any, *names: str) -> None:
+    """Raise an error unless these values are zero or more, and finite."""
+    for name in names:
+        if not 0 <= getattr(config, name) < math.inf:
+            raise GeomAttError(f"`{name}` must not be negative, but is {getattr(config, name)}.")
 
 
 @functools.cache

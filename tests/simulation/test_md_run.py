@@ -23,7 +23,7 @@ from geomatt.model import Normalisation
 from geomatt.model.pair_states.config import PairStatesConfig
 from geomatt.model.pair_states.network import PairStates
 from geomatt.simulation.md import RESTART, TO_LABEL, run_dynamics
-from geomatt.simulation.md_results import write_results
+from geomatt.simulation.results import write_results
 from geomatt.simulation.settings import MDSettings
 
 WATER = Structure(np.array([8, 1, 1]), np.array([[0.0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]]))

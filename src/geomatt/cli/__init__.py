@@ -13,6 +13,7 @@ from rich.markup import escape
 from geomatt import __version__
 from geomatt.cli.console import note, say
 from geomatt.cli.generated import with_flags
+from geomatt.cli.options import option
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -32,22 +33,48 @@ def _version(asked: bool) -> None:
 
 
 @app.callback()
-def options(
+def _options(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
+        bool, option("Print the version.", "--version", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
     pass
 
 
-COMMANDS = (
-    "demo", "auto", "sample", "label", "data", "train", "improve", "evaluate", "predict", "attention",
-    "explain", "relax", "vibrations", "scan", "md", "client", "info", "models", "import_authors",
-    "reproduce", "bench",
-)  # fmt: skip
-# Each module registers its commands on `app` when imported, in the order users meet them.
-for _module in COMMANDS:
-    importlib.import_module(f"geomatt.cli.{_module}").register(app)
+# Every command with an example, in the order users meet them. Each is a function in the module of its name.
+COMMANDS = {
+    "demo": "--out my-demo",
+    "auto": "ethanol.xyz --out runs/ethanol --workers 2",
+    "sample": "ethanol.xyz --out ethanol.npz --frames 2000",
+    "label": "frames.extxyz --out labelled.extxyz --workers 4",
+    "data": "",  # a group with commands of its own
+    "train": "md17/ethanol --out runs/ethanol",
+    "transfer": "runs/aspirin/model.safetensors md17/toluene --out runs/toluene",
+    "improve": "runs/ethanol ethanol.npz --out runs/better --rounds 3",
+    "evaluate": "runs/ethanol md17/ethanol --unit kcal/mol",
+    "predict": "runs/ethanol frames.xyz -o predicted.extxyz",
+    "attention": "runs/ethanol ethanol.xyz -o attention.png",
+    "explain": "runs/ethanol ethanol.xyz -o report.html",
+    "relax": "md17/ethanol:fast ethanol.xyz",
+    "vibrations": "md17/ethanol:fast ethanol.xyz",
+    "scan": "md17/ethanol:fast ethanol.xyz --torsion 0,1,2,8 --reference xtb",
+    "md": "md17/ethanol:fast ethanol.xyz --temperature 300 --time 10 --replicas 4",
+    "client": "md17/ethanol:fast ethanol.xyz --unix ethanol",
+    "info": "runs/ethanol",
+    "models": "",
+    "import-authors": "ethanol_model ethanol.safetensors --train-file train.npz",
+    "reproduce": "shapes --quick",
+    "bench": "--suite train,infer --json bench.json",
+}
+for _command, _example in COMMANDS.items():
+    _name = _command.replace("-", "_")
+    _made = getattr(
+        importlib.import_module(f"geomatt.cli.{'train' if _name == 'transfer' else _name}"), _name
+    )
+    if isinstance(_made, typer.Typer):
+        app.add_typer(_made, name=_command)
+    else:
+        app.command(_command, epilog=f"Example: geomatt {_command} {_example}".rstrip())(_made)
 
 
 def main() -> None:

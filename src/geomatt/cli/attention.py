@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
-from geomatt.cli.console import output, say
-from geomatt.cli.options import Device, Dtype, FrameNumber, Key, LengthUnit, Model, load_model, read_structure
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt attention runs/ethanol ethanol.xyz -o attention.png")(attention)
+from geomatt.cli import options
+from geomatt.cli.console import finish, output
+from geomatt.cli.generated import with_options
 
 
+@with_options(reading=options.GEOMETRY)
 def attention(
-    model: Model,
-    structure: Annotated[str, typer.Argument(help="A file with the structure.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The figure: .png, .pdf or .svg.")] = Path(
-        "attention.png"
-    ),
-    frame: FrameNumber = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Also write the matrices as JSON.", show_default=False)
-    ] = None,
-    npz_file: Annotated[
-        Path | None, typer.Option("--npz", help="Also write the matrices as npz.", show_default=False)
-    ] = None,
-    length_unit: LengthUnit = None,
-    keys: Key = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    model: options.Model,
+    structure: options.StructureFile,
+    reading: dict[str, Any],
+    out: Annotated[Path, options.out_option("The figure: .png, .pdf or .svg.")] = Path("attention.png"),
+    frame: options.FrameNumber = 0,
+    json_file: Annotated[Path | None, options.option("Also write the matrices as JSON.", "--json")] = None,
+    npz_file: Annotated[Path | None, options.option("Also write the matrices as npz.", "--npz")] = None,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
 ) -> None:
     """Draw a model's attention in a structure beside its distances and covalent bonds.
 
@@ -47,20 +35,19 @@ def attention(
     from geomatt.data.files import require_writable
     from geomatt.drawing import figure_path
 
-    beside = out.with_name(f"{out.stem}_molecule{out.suffix}")
-    for path in (out, beside):
+    files = {"matrices": out, "molecule": out.with_name(f"{out.stem}_molecule{out.suffix}")}
+    for path in files.values():
         figure_path(path)
     for path in filter(None, (json_file, npz_file)):
         require_writable(path)
-    loaded = load_model(model, device, dtype)
-    chosen = read_structure(structure, frame, length_unit, keys)
+    loaded = options.load_model(model, device, dtype)
+    chosen = options.read_structure(structure, frame, reading)
     records = compute(loaded, chosen)
     output.print(bond_table(bond_scores(records, chosen)))
-    attention_figure(records, chosen, out)
-    molecule_figure(records, chosen, beside)
-    written = [("matrices", out), ("molecule", beside)]
+    attention_figure(records, chosen, files["matrices"])
+    molecule_figure(records, chosen, files["molecule"])
     if json_file is not None:
-        written.append(("values", write_json(records, chosen, json_file)))
+        files["values (JSON)"] = write_json(records, chosen, json_file)
     if npz_file is not None:
-        written.append(("values", write_npz(records, chosen, npz_file)))
-    say("\n".join(f"{what}: {path}" for what, path in written))
+        files["values (npz)"] = write_npz(records, chosen, npz_file)
+    finish(files)

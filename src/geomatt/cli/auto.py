@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from geomatt.cli.console import note, rate_bar, say
-from geomatt.cli.generated import with_config
-from geomatt.cli.options import Dask, Processes, set_up
-from geomatt.cli.sample import Molecule, stopped
+from geomatt.cli.console import finish, rate_bar, say
+from geomatt.cli.generated import options_of, with_options
+from geomatt.cli.options import Dask, Everything, Processes, open_pool, set_up_training
+from geomatt.cli.sample import Molecule, starts_of
+from geomatt.cli.train_display import live_progress
 from geomatt.workflow.config import AutoConfig
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt auto ethanol.xyz --out runs/ethanol --workers 2")(auto)
-
-
-@with_config(AutoConfig)
+@with_options(settings=options_of(AutoConfig))
 def auto(
     molecule: Molecule,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything.")],
+    out: Everything,
     settings: dict[str, Any],
     workers: Processes = 1,
     dask: Dask = None,
@@ -32,39 +25,14 @@ def auto(
     Every stage is kept: after Ctrl-C or a crash the same command continues. The
     model in OUT/model is ready for the calculator and all other commands.
     """
-    from geomatt.cli.train_display import live_progress
-    from geomatt.data.make import open_workers, read_molecule
-    from geomatt.data.make.method import parse_arguments
-    from geomatt.data.make.molecule import molecule_name
     from geomatt.training import resolve
-    from geomatt.training.start import fresh_network
     from geomatt.workflow import auto as make
-
-    parsed = {name: parse_arguments(settings.get(name, {})) for name in ("arguments", "network")}
-    config = AutoConfig(**{**settings, **parsed})
-    starts = read_molecule(
-        molecule,
-        conformers=config.conformers,
-        seed=config.seed,
-        charge=config.charge,
-        multiplicity=config.multiplicity,
-    )
-    chosen = resolve({"model": config.model, "network": config.network})
-    set_up(fresh_network(chosen, (1,), 0).engine(chosen.engine), chosen.device)
-    try:
-        with open_workers(workers, dask) as pool:
-            report = make(
-                starts,
-                config,
-                out,
-                workers=pool,
-                watch=rate_bar,
-                training=live_progress,
-                name=molecule_name(molecule, starts[0]),
-            )
-    except KeyboardInterrupt:
-        stopped()
     from geomatt.workflow.report import report_text
 
+    config = AutoConfig(**settings)
+    starts, name = starts_of(molecule, config)
+    set_up_training(resolve({"model": config.model, "network": config.network}))
+    with open_pool(workers, dask) as pool:
+        report = make(starts, config, out, workers=pool, watch=rate_bar, training=live_progress, name=name)
     say(report_text(report))
-    note(f"report: {out / 'report.txt'}\npage: {out / 'report.html'}\nnumbers: {out / 'report.json'}")
+    finish({"report": out / "report.txt", "page": out / "report.html", "numbers": out / "report.json"})

@@ -8,43 +8,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import console, output, progress_bar, say
+from geomatt.cli.console import console, output, progress_bar, say, table
+from geomatt.cli.options import option
 
 if TYPE_CHECKING:
     from geomatt.bench import BenchReport
 
-EXAMPLE = "Example: geomatt bench --suite train,infer --json bench.json"
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog=EXAMPLE)(bench)
-
 
 def bench(
     model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", help="Network to measure, such as geomatt or geomatt:features=64 (repeatable)."
-        ),
+        list[str] | None, option("Network to measure, such as geomatt or geomatt:features=64 (repeatable).")
     ] = None,
-    device: Annotated[str, typer.Option("--device", help="Where to measure: cpu or cuda.")] = "cpu",
+    device: Annotated[str, option("Where to measure: cpu or cuda.")] = "cpu",
     suite: Annotated[
-        str,
-        typer.Option(
-            "--suite",
-            help="What to measure, separated by commas: train, infer, replicas, members, scaling, curves.",
-        ),
+        str, option("What to measure, separated by commas: train, infer, replicas, members, scaling, curves.")
     ] = "train,infer,replicas,members,scaling",
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="File for all numbers, raw timings included.")
-    ] = None,
+    json_file: Annotated[Path | None, option("File for all numbers, raw timings included.", "--json")] = None,
     plot: Annotated[
-        Path | None,
-        typer.Option("--plot", help="Picture of the scaling (png, pdf, svg); of curves, NAME-curves."),
+        Path | None, option("Picture of the scaling (png, pdf, svg); of curves, NAME-curves.")
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Only test that everything runs: small networks, no targets.")
+        bool, option("Only test that everything runs: small networks, no targets.", "--quick")
     ] = False,
 ) -> None:
     r"""Time training and predictions against other packages in the same run, with targets and floors.
@@ -93,10 +77,11 @@ def _show(result: BenchReport) -> None:
             against = f"{row['what']}, {row['ours']['name']} against {row['baseline']['name']}"
             say(f"{against}: {'; '.join(said)}", markup=True)
     if found["exactness"]:
-        output.print(_table("Exactness of the engines", words.EXACTNESS, found["exactness"], words.exactness))
+        rows = map(words.exactness, found["exactness"])
+        output.print(table("Exactness of the engines", words.EXACTNESS, rows, left=words.EXACTNESS))
     if found["scaling"]:
-        title = "Energy and forces of random matter"
-        output.print(_table(title, words.SCALING, found["scaling"], words.scaling))
+        rows = map(words.scaling, found["scaling"])
+        output.print(table("Energy and forces of random matter", words.SCALING, rows, left=words.SCALING))
     if found["curves"]:
         say(words.curves(found))
     if not found["settings"]["quick"]:
@@ -110,22 +95,15 @@ def _rows(rows: list[dict[str, Any]]) -> Table:
     from geomatt.bench import words
 
     extra = ["over floor", *(["kernels"] if any(row["ours"]["kernels"] for row in rows) else [])]
-    table = Table("what", "time", "faster by", *extra, title="Times: median (quartiles)", show_lines=True)
+    made = Table("what", "time", "faster by", *extra, title="Times: median (quartiles)", show_lines=True)
     for row in rows:
         cells = words.row(row)
         times = f"{cells['measured']} {cells['time']}\n{cells['baseline']} {cells['its time']}"
-        table.add_row(cells["what"], times, cells["faster by"], *(cells[name] for name in extra))
-    return table
+        made.add_row(cells["what"], times, cells["faster by"], *(cells[name] for name in extra))
+    return made
 
 
 def _coloured(entry: dict[str, Any]) -> str:
     from geomatt.bench import words
 
     return f"[{'green' if entry['met'] else 'red'}]{words.check(entry)}[/]"
-
-
-def _table(title: str, head: tuple[str, ...], entries: list[dict[str, Any]], cells: Any) -> Table:
-    table = Table(*head, title=title, title_justify="left")
-    for entry in entries:
-        table.add_row(*cells(entry))
-    return table

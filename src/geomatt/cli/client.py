@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from geomatt.cli.console import console, output
-from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, LengthUnit, Model, load_model, read_data
+from geomatt.cli.generated import with_options
+from geomatt.cli.options import (
+    LENGTH_UNIT,
+    Device,
+    Dtype,
+    Model,
+    argument,
+    load_model,
+    option,
+    read_structure,
+)
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt client md17/ethanol:fast ethanol.xyz --unix ethanol")(client)
-
-
+@with_options(reading=LENGTH_UNIT)
 def client(
     model: Model,
-    structure: Annotated[
-        str, typer.Argument(help="File whose first structure has the atoms in the server's order.")
-    ],
-    unix: Annotated[
-        str | None,
-        typer.Option("--unix", help="Name of a Unix socket, <address> in i-PI's input.", show_default=False),
-    ] = None,
-    host: Annotated[str, typer.Option("--host", help="Machine the server runs on.")] = "localhost",
-    port: Annotated[int, typer.Option("--port", help="Port the server listens at.")] = 31415,
-    wait: Annotated[float, typer.Option("--wait", help="Seconds to wait for the server to start.")] = 60.0,
-    walls: Annotated[
-        bool, typer.Option("--walls/--no-walls", help="Add walls where the training data end.")
-    ] = True,
-    length_unit: LengthUnit = None,
+    structure: Annotated[str, argument("File whose first structure has the atoms in the server's order.")],
+    reading: dict[str, Any],
+    unix: Annotated[str | None, option("Name of a Unix socket, <address> in i-PI's input.")] = None,
+    host: Annotated[str, option("Machine the server runs on.")] = "localhost",
+    port: Annotated[int, option("Port the server listens at.")] = 31415,
+    wait: Annotated[float, option("Seconds to wait for the server to start.")] = 60.0,
+    walls: Annotated[bool, option("Add walls where the training data end.", "--walls/--no-walls")] = True,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -41,7 +40,7 @@ def client(
     from geomatt.simulation.engines import run_client
 
     loaded = load_model(model, device, dtype)
-    first = read_data(structure, None, length_unit, WITHOUT_LABELS)[0]
+    first = read_structure(structure, 0, reading)
     done = 0
 
     def count(more: int) -> None:

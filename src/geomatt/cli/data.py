@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from geomatt.cli.console import console, facts, note, output, say
-from geomatt.cli.generated import with_flags
-from geomatt.cli.options import EnergyUnit, ForceUnit, Key, LengthUnit, read_data
+from geomatt.cli.console import bars, console, facts, note, output, say
+from geomatt.cli.generated import with_flags, with_options
+from geomatt.cli.options import LABELLED, argument, option
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -19,26 +19,17 @@ if TYPE_CHECKING:
 
 Data = Annotated[str, typer.Argument(help="A file, or a fetched data set such as md17/ethanol.")]
 
-
-def register(app: typer.Typer) -> None:
-    """Add the `data` group."""
-    group = typer.Typer(
-        help="Fetch, inspect and convert data sets.", no_args_is_help=True, rich_markup_mode="rich"
-    )
-    group.command("get")(get)
-    group.command("info")(info)
-    group.command("convert")(convert)
-    app.add_typer(group, name="data")
+data = typer.Typer(
+    help="Fetch, inspect and convert data sets.", no_args_is_help=True, rich_markup_mode="rich"
+)
 
 
+@data.command()
 def get(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="Such as md17/aspirin, rmd17/ethanol, md22/AT-AT.", show_default=False),
-    ] = None,
+    name: Annotated[str | None, argument("Such as md17/aspirin, rmd17/ethanol, md22/AT-AT.")] = None,
     source: Annotated[
         Path | None,
-        typer.Option("--from", help="Take an existing copy instead: the file, or a directory that holds it."),
+        option("Take an existing copy instead: the file, or a directory that holds it.", "--from"),
     ] = None,
 ) -> None:
     """Fetch a public data set into the cache; without a name, list them.
@@ -48,7 +39,7 @@ def get(
 
     Example: [bold]geomatt data get md17/aspirin[/]
     """
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import DownloadColumn
 
     from geomatt.data import CATALOGUE, cache_directory, fetch, locate
 
@@ -57,41 +48,31 @@ def get(
             say(f"{entry.name}{'  (fetched)' if locate(entry.name) else ''}")
         note(f"Fetched files live in {cache_directory()}.")
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(name, total=None)
-
-        def show(done: int, total: int | None) -> None:
-            bar.update(task, completed=done, total=total)
-
-        path, how = fetch(name, source=source, progress=show)
+    with bars(DownloadColumn()) as tell:
+        path, how = fetch(name, source=source, progress=lambda done, total: tell(name, done, total))
     note(f"{name}: {'already there' if how == 'cached' else how}. Units: kcal/mol and Å.")
     say(str(path), markup=False)
 
 
+@data.command()
+@with_options(reading=LABELLED)
 def info(
     file: Data,
-    energy_unit: EnergyUnit = None,
-    length_unit: LengthUnit = None,
-    force_unit: ForceUnit = None,
-    key: Key = None,
+    reading: dict[str, Any],
 ) -> None:
     """Print the contents of a data set, and warnings about labels that look wrong.
 
     Example: [bold]geomatt data info trajectory.npz --energy-unit kcal/mol --length-unit Ang[/]
     """
+    from geomatt.data import read
     from geomatt.data.checks import check_labels, energies_compared
     from geomatt.data.mapped import excerpt
 
-    dataset = read_data(file, energy_unit, length_unit, key, force_unit)
+    dataset = read(file, **reading)
     looked_at, count = excerpt(dataset), len(dataset)
     if len(looked_at) < count:
         dataset = dataset.select(looked_at)
-    rows = summary(dataset)
-    if len(dataset) < count:
-        text = f"{count:,}; what follows is of {len(dataset):,} of them"
-        rows = [(name, text if name == "structures" else value) for name, value in rows]
-    facts(rows)
+    facts(_summary(dataset, count))
     warnings = check_labels(dataset)
     for warning in warnings:
         say(f"[bold yellow]Warning:[/] {escape(with_flags(warning))}", markup=True)
@@ -103,18 +84,16 @@ def info(
             )
 
 
+@data.command()
+@with_options(reading=LABELLED)
 def convert(
     sources: Annotated[
-        list[str],
-        typer.Argument(metavar="IN...", help="Files, or fetched data sets such as md17/ethanol; joined."),
+        list[str], argument("Files, or fetched data sets such as md17/ethanol; joined.", metavar="IN...")
     ],
     target: Annotated[
-        Path, typer.Argument(metavar="OUT", help="What to write: .npz, .xyz, .extxyz, or a folder .arrays.")
+        Path, argument("What to write: .npz, .xyz, .extxyz, or a folder .arrays.", metavar="OUT")
     ],
-    energy_unit: EnergyUnit = None,
-    length_unit: LengthUnit = None,
-    force_unit: ForceUnit = None,
-    key: Key = None,
+    reading: dict[str, Any],
 ) -> None:
     """Convert data sets: npz (sGDML keys, one molecule, the units of IN), extxyz (eV and Å) or arrays.
 
@@ -123,11 +102,11 @@ def convert(
 
     Example: [bold]geomatt data convert md17_ethanol.npz ethanol.extxyz[/]
     """
-    from geomatt.data import concatenate, locate, require_writable, write
+    from geomatt.data import concatenate, locate, read, require_writable, write
     from geomatt.data.mapped import SUFFIX
 
     if target.suffix.lower() == SUFFIX:
-        _to_arrays(sources, target, energy_unit, length_unit, key, force_unit)
+        _to_arrays(sources, target, reading)
         return
     for source in sources:
         origin = Path(source) if Path(source).exists() else locate(source)
@@ -135,23 +114,15 @@ def convert(
             raise GeomAttError(f"{target} is the file to be read. Write to another file.")
     require_writable(target)  # before reading, which may take a while
     with console.status("Reading and writing"):
-        dataset = concatenate([read_data(s, energy_unit, length_unit, key, force_unit) for s in sources])
+        dataset = concatenate([read(s, **reading) for s in sources])
         write(dataset, target)
     show_units(dataset)
     note(f"Wrote {len(dataset)} structures.")
     say(str(target), markup=False)
 
 
-def _to_arrays(
-    sources: list[str],
-    target: Path,
-    energy_unit: str | None,
-    length_unit: str | None,
-    key: list[str] | None,
-    force_unit: str | None,
-) -> None:
+def _to_arrays(sources: list[str], target: Path, reading: dict[str, Any]) -> None:
     """Write memory-mapped arrays, part by part."""
-    from geomatt.cli.options import parse_keys
     from geomatt.data.io.readers import read_parts
     from geomatt.data.mapped import write_mapped
 
@@ -160,17 +131,9 @@ def _to_arrays(
     def parts() -> Iterator[Dataset]:
         nonlocal done
         for source in sources:
-            first = True
-            for part in read_parts(
-                source,
-                energy_unit=energy_unit,
-                length_unit=length_unit,
-                force_unit=force_unit,
-                keys=parse_keys(key),
-            ):
-                if first:
+            for number, part in enumerate(read_parts(source, **reading)):
+                if number == 0:
                     show_units(part)
-                first = False
                 yield part
                 done += len(part)
                 status.update(f"{done:,} structures written")
@@ -191,8 +154,8 @@ def show_units(dataset: Dataset) -> None:
         note(f"[bold yellow]Note:[/] {escape(with_flags(origin['notes']))}", markup=True)
 
 
-def summary(dataset: Dataset) -> list[tuple[str, str]]:
-    """Rows of `data info`: pairs of name and text."""
+def _summary(dataset: Dataset, count: int) -> list[tuple[str, str]]:
+    """Rows of `data info`: pairs of name and text; `dataset` may be a part of all `count` structures."""
     import numpy as np
 
     from geomatt import units
@@ -204,13 +167,14 @@ def summary(dataset: Dataset) -> list[tuple[str, str]]:
     sizes = dataset.sizes
     compositions = np.unique(dataset.composition(), axis=0)
     formulas = [formula(np.repeat(dataset.elements, row)) for row in compositions[:5]]
+    part = f"; what follows is of {len(dataset):,} of them" if len(dataset) < count else ""
     more = f" and {len(compositions) - 5} more" if len(compositions) > 5 else ""
     rows = [
         ("file", origin.get("path", "")),
         ("format", origin.get("format", "")),
         ("name", origin.get("name", "")),
         ("theory", origin.get("theory", "")),
-        ("structures", f"{len(dataset):,}"),
+        ("structures", f"{count:,}{part}"),
         ("atoms", f"{sizes.min()}" if sizes.min() == sizes.max() else f"{sizes.min()} to {sizes.max()}"),
         ("formula", ", ".join(formulas) + more),
         ("elements", " ".join(symbols(dataset.elements))),

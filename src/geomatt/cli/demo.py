@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output, progress_bar, say
-from geomatt.cli.explain import progress_of_page
-from geomatt.cli.options import set_up
+from geomatt.cli.console import bars, finish, note, output, progress_bar, say
+from geomatt.cli.options import option, out_option, set_up_training
 
 if TYPE_CHECKING:
     from geomatt.data.structures import Dataset, Structure
@@ -35,23 +34,14 @@ NEXT = (
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt demo --out my-demo")(demo)
-
-
 def demo(
-    out: Annotated[Path, typer.Option("--out", help="Folder for everything the demo makes.")] = Path(
-        "geomatt-demo"
-    ),
+    out: Annotated[Path, out_option("Folder for everything the demo makes.")] = Path("geomatt-demo"),
     epochs: Annotated[
-        int, typer.Option("--epochs", min=1, help="Passes over the training data: more is better.")
+        int, option("Passes over the training data; more give a better model.", min=1)
     ] = EPOCHS,
-    md_steps: Annotated[
-        int, typer.Option("--md-steps", min=1, help="Steps of molecular dynamics, 0.5 fs each.")
-    ] = MD_STEPS,
+    md_steps: Annotated[int, option("Steps of molecular dynamics, 0.5 fs each.", min=1)] = MD_STEPS,
 ) -> None:
-    """Train on ethanol, test, run molecular dynamics and draw the attention: a tour in about a minute.
+    """Train on ethanol, test, run molecular dynamics and draw the attention, in about a minute.
 
     The data is a GFN2-xTB trajectory at 500 K that ships with the package.
     """
@@ -66,7 +56,7 @@ def demo(
     dataset = ethanol()
     result, split = _train(dataset, folder, epochs)
     potential = result.potential
-    with progress_bar("testing on frames it never saw", len(split.test)) as advance:
+    with progress_bar("testing on other frames", len(split.test)) as advance:
         errors = evaluate(potential, dataset, indices=split.test, unit="kcal/mol", progress=advance)
     parity_plot(errors, folder / "parity.png")
     lowest = dataset[int(dataset.energies.argmin())]  # type: ignore[union-attr]
@@ -75,7 +65,7 @@ def demo(
     attention_figure(records, lowest, folder / "attention.png")
     molecule_figure(records, lowest, folder / "molecule.png")
     scores = bond_scores(records, lowest)
-    with progress_of_page() as tell:
+    with bars() as tell:
         page = run_report(result, dataset, split, errors, commands=NEXT, dynamics=False, progress=tell)
         page.save(folder / REPORT)
     report = {
@@ -97,7 +87,16 @@ def demo(
     for table in error_tables(errors):
         output.print(table)
     output.print(bond_table(scores))
-    say(_closing(folder, result.seconds, simulated))
+    say(f"Trained in {result.seconds:.0f} s. {_survival(simulated)}\n")
+    pictures = {
+        "attention against bonds": "attention.png",
+        "the molecule": "molecule.png",
+        "predicted against true": "parity.png",
+        "loss curves": "loss.png",
+    }
+    files = {what: folder / name for what, name in pictures.items()}
+    files |= {"trajectories": folder / "dynamics", "everything on one page, for a browser": folder / REPORT}
+    finish(files, f"geomatt info {folder}", *NEXT)
 
 
 def _free(out: Path) -> Path:
@@ -111,17 +110,15 @@ def _free(out: Path) -> Path:
 
 def _train(dataset: Dataset, folder: Path, epochs: int) -> Any:
     """Train size S, and return the result with the split."""
-
     from geomatt.cli.train_display import announce, live_progress
     from geomatt.data.splits import random_split
     from geomatt.training import resolve, train
-    from geomatt.training.start import fresh_network
 
     announce(dataset)
     config = resolve(
         {"data": "embedded/ethanol", "train": 800, "val": 200, "test": 1000, **SETTINGS, "epochs": epochs}
     )
-    set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
+    set_up_training(config)
     split = random_split(len(dataset), 800, 200, 1000, seed=config.split_seed)
     note(
         f"Training on 800 frames for {epochs} epochs, validating on 200; 1000 more (random split) are "
@@ -145,13 +142,10 @@ def _simulate(potential: Potential, start: Structure, steps: int, folder: Path) 
         walls=False,
         interval=min(20, steps),
     )
-    done = 0
-    with progress_bar(f"molecular dynamics, {REPLICAS} replicas at 300 K", settings.steps) as advance:
+    with bars() as tell:
 
         def show(state: MDProgress) -> None:
-            nonlocal done
-            advance(state.steps - done)
-            done = state.steps
+            tell(f"molecular dynamics, {REPLICAS} replicas at 300 K", state.steps, state.total)
 
         report = run_dynamics(potential, start, settings, folder / "dynamics", progress=show)
     if report.signal:
@@ -177,23 +171,3 @@ def _survival(simulated: Outcome) -> str:
         changed = sum(len(row["bonds_changed"]) for row in rows)
         text += "all stayed intact" + (f", though {changed} bonds changed." if changed else ".")
     return text + f" The conserved energy drifts by {drift:.2g} meV per atom and ps at most."
-
-
-def _closing(folder: Path, seconds: float, simulated: Outcome) -> str:
-    """Where everything is and what to run next."""
-    lines = [
-        f"Trained in {seconds:.0f} s. {_survival(simulated)}",
-        "",
-        "pictures",
-        f"  attention against bonds   {folder / 'attention.png'}",
-        f"  the molecule              {folder / 'molecule.png'}",
-        f"  predicted against true    {folder / 'parity.png'}",
-        f"  loss curves               {folder / 'loss.png'}",
-        f"trajectories                {folder / 'dynamics'}",
-        "next",
-        f"  geomatt info {folder}",
-        *(f"  {command}" for command in NEXT),
-        "everything on one page, with the molecule in 3-D: open in a browser",
-        f"  {folder / 'report.html'}",
-    ]
-    return "\n".join(lines)

@@ -4,57 +4,37 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
-from geomatt.cli.console import output, progress_bar, say
+from geomatt.cli.console import bars, finish, output, progress_bar, say
+from geomatt.cli.generated import with_options
 from geomatt.cli.options import (
+    LABELLED,
     BatchSize,
     Device,
     Dtype,
-    EnergyUnit,
-    ForceUnit,
-    Key,
-    LengthUnit,
     Model,
+    Unit,
+    argument,
     load_model,
-    read_data,
+    option,
+    out_option,
 )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt evaluate runs/ethanol md17/ethanol --unit kcal/mol")(evaluate)
-
-
+@with_options(reading=LABELLED)
 def evaluate(
     model: Model,
-    data: Annotated[str, typer.Argument(help="Labelled data: a file, or a name such as md17/ethanol.")],
-    unit: Annotated[
-        str | None,
-        typer.Option(help="Energy unit of the report; the training data's by default.", show_default=False),
-    ] = None,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="Where to write the numbers.", show_default=False)
-    ] = None,
-    plot_file: Annotated[
-        Path | None, typer.Option("--plot", help="Where to write the parity plot.", show_default=False)
-    ] = None,
-    report_file: Annotated[
-        Path | None,
-        typer.Option("--report", help="Also write the errors as an HTML page.", show_default=False),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Folder for both files.", show_default=False)
-    ] = None,
+    data: Annotated[str, argument("Labelled data: a file, or a name such as md17/ethanol.")],
+    reading: dict[str, Any],
+    unit: Unit = None,
+    json_file: Annotated[Path | None, option("Where to write the numbers.", "--json")] = None,
+    plot_file: Annotated[Path | None, option("Where to write the parity plot.", "--plot")] = None,
+    report_file: Annotated[Path | None, option("Also write the errors as an HTML page.", "--report")] = None,
+    out: Annotated[Path | None, out_option("Folder for numbers and plot.")] = None,
     include_trained: Annotated[
-        bool, typer.Option("--include-trained", help="Also use frames the model was trained on.")
+        bool, option("Also use frames the model was trained on.", "--include-trained")
     ] = False,
-    energy_unit: EnergyUnit = None,
-    length_unit: LengthUnit = None,
-    force_unit: ForceUnit = None,
-    keys: Key = None,
     device: Device = None,
     dtype: Dtype = None,
     batch: BatchSize = 32,
@@ -64,11 +44,11 @@ def evaluate(
     Frames the model was trained or validated on are left out and counted.
 
     Without --json and --plot both files are written next to the model, or into --out;
-    for a model that ships with geomatt only where you say.
+    for a model that ships with geomatt only with --json, --plot or --out.
     """
-    from geomatt.cli.explain import progress_of_page
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
+    from geomatt.data import read
     from geomatt.data.files import atomic_write, require_writable
     from geomatt.drawing import figure_path
     from geomatt.evaluation import calibration_plot, parity_plot
@@ -77,14 +57,12 @@ def evaluate(
     from geomatt.pages.page import page_path
 
     loaded = load_model(model, device, dtype)
-    dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
-    json_path, plot_path = _targets(model, data, out, json_file, plot_file)
-    if json_path is not None:
-        require_writable(json_path)
-    if plot_path is not None:
-        figure_path(plot_path)
-    if report_file is not None:
-        page_path(report_file)
+    dataset = read(data, **reading)
+    given = {"numbers": json_file, "parity plot": plot_file, "report": report_file}
+    files = _targets(model, data, out) | {what: path for what, path in given.items() if path is not None}
+    checks = {"numbers": require_writable, "parity plot": figure_path, "report": page_path}
+    for what, path in files.items():
+        checks[what](path)
     announce(dataset)
     with progress_bar("evaluating", len(dataset)) as progress:
         result = evaluate_model(
@@ -100,48 +78,39 @@ def evaluate(
     if result.trained:
         what = "included, so these errors are too small" if include_trained else "left out"
         output.print(f"{result.trained} frames the model was trained or validated on were {what}.")
-    if json_path is not None:
-        atomic_write(json_path, (json.dumps(result.to_dict(), indent=2) + "\n").encode())
-        say(f"numbers: {json_path}")
-    if plot_path is not None:
-        parity_plot(result, plot_path)
-        say(f"parity plot: {plot_path}")
-    if plot_path is not None and result.coverage is not None:
-        coverage_path = plot_path.with_name(f"calibration_{plot_path.name.removeprefix('parity_')}")
-        calibration_plot(result, coverage_path)
-        say(f"calibration plot: {coverage_path}")
-    elif len(loaded.members) > 1 and result.coverage is None:
+    if "numbers" in files:
+        atomic_write(files["numbers"], (json.dumps(result.to_dict(), indent=2) + "\n").encode())
+    if "parity plot" in files:
+        plot = parity_plot(result, files["parity plot"])
+        if result.coverage is not None:
+            name = f"calibration_{plot.name.removeprefix('parity_')}"
+            files["calibration plot"] = calibration_plot(result, plot.with_name(name))
+    if len(loaded.members) > 1 and result.coverage is None:
         say(
             "The spread of this committee is not calibrated: members are calibrated when geomatt train ends, "
             "folds are not."
         )
-    if report_file is not None:
-        with progress_of_page() as tell:
-            evaluation_report(loaded, result, tell).save(report_file)
-        say(f"report: {report_file}")
-    if json_path is None and plot_path is None and report_file is None:
-        output.print("No file was written: name a folder for numbers and picture with --out.")
+    if "report" in files:
+        with bars() as tell:
+            evaluation_report(loaded, result, tell).save(files["report"])
+    if files:
+        finish(files)
+    else:
+        say("No file was written: name a folder for numbers and plot with --out.")
 
 
-def _targets(
-    model: Path, data: str, out: Path | None, json_file: Path | None, plot_file: Path | None
-) -> tuple[Path | None, Path | None]:
-    """Where numbers and picture go; the names hold model and data, so that no two overwrite each other."""
-    shipped = not model.exists()
+def _targets(model: Path, data: str, out: Path | None) -> dict[str, Path]:
+    """Where numbers and plot go; the names hold model and data, so that no two overwrite each other."""
     from geomatt.data.files import make_folder
 
+    shipped = not model.exists()
     if out is not None:
-        make_folder(out)
-    folder = out or (None if shipped else model if model.is_dir() else model.parent)
-    default_name = not shipped and (model.is_dir() or model.name == "model.safetensors") and out is None
-    parts = [] if default_name else [_plain(str(model))]
-    name = "_".join([*parts, Path(data).stem])
-    return (
-        json_file or (folder and folder / f"evaluate_{name}.json"),
-        plot_file or (folder and folder / f"parity_{name}.png"),
-    )
-
-
-def _plain(name: str) -> str:
-    """A model's name as part of a file name."""
-    return "".join(c if c.isalnum() else "-" for c in name.removesuffix(".safetensors")).strip("-")
+        folder = make_folder(out)
+    elif shipped:
+        return {}
+    else:
+        folder = model if model.is_dir() else model.parent
+    known = not shipped and (model.is_dir() or model.name == "model.safetensors") and out is None
+    plain = "".join(c if c.isalnum() else "-" for c in str(model).removesuffix(".safetensors")).strip("-")
+    name = Path(data).stem if known else f"{plain}_{Path(data).stem}"
+    return {"numbers": folder / f"evaluate_{name}.json", "parity plot": folder / f"parity_{name}.png"}

@@ -4,67 +4,49 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
-import typer
-
-from geomatt.cli.console import console, output
-from geomatt.cli.options import WITHOUT_LABELS, Device, Dtype, Key, LengthUnit, Model, load_model, read_data
+from geomatt.cli.console import bars, note, say
+from geomatt.cli.generated import with_options
+from geomatt.cli.options import (
+    GEOMETRY,
+    Device,
+    Dtype,
+    Model,
+    argument,
+    load_model,
+    option,
+    out_option,
+    read_unlabelled,
+)
 from geomatt.errors import GeomAttError
 
-if TYPE_CHECKING:
-    from geomatt.pages.explorer import Progress
 
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt explain runs/ethanol ethanol.xyz -o report.html")(explain)
-
-
+@with_options(reading=GEOMETRY)
 def explain(
     model: Model,
-    structures: Annotated[str, typer.Argument(help="Structures or a trajectory: any file that can be read.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The page to write.")] = Path("report.html"),
-    frames: Annotated[int, typer.Option(help="Structures shown at most, evenly chosen.", min=1)] = 100,
+    structures: Annotated[str, argument("Structures or a trajectory: any file that can be read.")],
+    reading: dict[str, Any],
+    out: Annotated[Path, out_option("The page to write.")] = Path("report.html"),
+    frames: Annotated[int, option("Structures shown at most, evenly chosen.", min=1)] = 100,
     effects: Annotated[
         int | None,
-        typer.Option(
-            help="Pairs switched off at most, in all frames; about a minute's by default.",
-            min=0,
-            show_default=False,
+        option(
+            "Pairs switched off at most, in all frames; as many as take about a minute by default.", min=0
         ),
     ] = None,
     off: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Pairs of atoms to switch off together, such as 0-1,2-5 (repeatable).", show_default=False
-        ),
+        list[str] | None, option("Pairs of atoms to switch off together, such as 0-1,2-5 (repeatable).")
     ] = None,
     untrained: Annotated[
-        int | None,
-        typer.Option(
-            help="Networks with random weights, as a control; usually 5.", min=0, show_default=False
-        ),
+        int | None, option("Networks with random weights, as a control; 5 by default.", min=0)
     ] = None,
-    unit: Annotated[
-        str | None,
-        typer.Option(help="Energy unit of the page; the training data's by default.", show_default=False),
-    ] = None,
+    unit: Annotated[str | None, option("Energy unit of the page; the training data's by default.")] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option(
-            help="Folder for figures of the first structure as PDF, SVG and PNG.", show_default=False
-        ),
+        Path | None, option("Folder for figures of the first structure as PDF, SVG and PNG.")
     ] = None,
-    npz_file: Annotated[
-        Path | None,
-        typer.Option("--npz", help="Write the first structure's matrices as npz.", show_default=False),
-    ] = None,
-    length_unit: LengthUnit = None,
-    keys: Key = None,
+    npz_file: Annotated[Path | None, option("Write the first structure's matrices as npz.", "--npz")] = None,
     device: Device = None,
     dtype: Dtype = None,
 ) -> None:
@@ -87,8 +69,8 @@ def explain(
         require_writable(npz_file)
     sets = [_pairs(text) for text in off or []]
     loaded = load_model(model, device, dtype)
-    dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
-    with progress_of_page() as tell:
+    dataset = read_unlabelled(structures, reading)
+    with bars() as tell:
         page = make_page(
             loaded,
             list(dataset),
@@ -102,18 +84,17 @@ def explain(
         )
     for block in page.blocks:
         if block.get("note"):
-            console.print(f"[bold yellow]Note:[/] {block['text']}", highlight=False, soft_wrap=True)
+            note(f"Note: {block['text']}", style="yellow")
     page.save(out)
-    written = [f"page: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser"]
+    say(f"page: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
     if figures is not None or npz_file is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # already told
             records = attention(loaded, dataset[0])
-        if figures is not None:
-            written += [f"figure: {path}" for path in write_figures(records, dataset[0], figures)]
+        for path in [] if figures is None else write_figures(records, dataset[0], figures):
+            say(f"figure: {path}")
         if npz_file is not None:
-            written.append(f"values: {write_npz(records, dataset[0], npz_file)}")
-    output.print("\n".join(written), soft_wrap=True, highlight=False, markup=False)
+            say(f"values: {write_npz(records, dataset[0], npz_file)}")
 
 
 def _pairs(text: str) -> list[tuple[int, int]]:
@@ -122,20 +103,3 @@ def _pairs(text: str) -> list[tuple[int, int]]:
     if not all(found):
         raise GeomAttError(f"Cannot read {text!r} as pairs of atoms. Write them like 0-1,2-5.")
     return [(int(match[1]), int(match[2])) for match in found if match]
-
-
-@contextmanager
-def progress_of_page() -> Iterator[Progress]:
-    """A bar for each part of the work on a page."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bar:
-        tasks: dict[str, object] = {}
-
-        def tell(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = bar.add_task(what, total=total)
-            bar.update(tasks[what], completed=done, total=total)  # type: ignore[arg-type]
-
-        yield tell

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from geomatt.cli.console import say
-from geomatt.cli.options import Key, LengthUnit, read_data
+from geomatt.cli.console import finish
+from geomatt.cli.generated import with_options
+from geomatt.cli.options import GEOMETRY, argument, option
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
@@ -16,38 +15,18 @@ if TYPE_CHECKING:
     from geomatt.model import Normalisation
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        "import-authors",
-        epilog="Example: geomatt import-authors ethanol_model ethanol.safetensors --train-file train.npz",
-    )(import_authors)
-
-
+@with_options(reading=GEOMETRY)
 def import_authors(
-    directory: Annotated[Path, typer.Argument(help="Folder with params.pt and hyperparameters.json.")],
-    out: Annotated[Path, typer.Argument(help="The model file to write.")],
-    energy_mean: Annotated[
-        float | None, typer.Option(help="Mean of the training energies.", show_default=False)
-    ] = None,
-    energy_std: Annotated[
-        float | None, typer.Option(help="Their standard deviation.", show_default=False)
-    ] = None,
-    energy_unit: Annotated[
-        str | None,
-        typer.Option(help="Unit of mean and deviation, or of the training file.", show_default=False),
-    ] = None,
+    directory: Annotated[Path, argument("Folder with params.pt and hyperparameters.json.")],
+    out: Annotated[Path, argument("The model file to write.")],
+    reading: dict[str, Any],
+    energy_mean: Annotated[float | None, option("Mean of the training energies.")] = None,
+    energy_std: Annotated[float | None, option("Their standard deviation.")] = None,
+    energy_unit: Annotated[str | None, option("Unit of mean and deviation, or of the training file.")] = None,
     train_file: Annotated[
-        str | None,
-        typer.Option(
-            help="The frames it was trained on: gives mean, deviation, elements.", show_default=False
-        ),
+        str | None, option("The frames it was trained on: gives mean, deviation, elements.")
     ] = None,
-    elements: Annotated[
-        str | None, typer.Option(help="Elements it was trained on: H,C,O.", show_default=False)
-    ] = None,
-    length_unit: LengthUnit = None,
-    keys: Key = None,
+    elements: Annotated[str | None, option("Elements it was trained on: H,C,O.")] = None,
 ) -> None:
     """Turn a checkpoint of the authors' published code into a model file.
 
@@ -55,6 +34,7 @@ def import_authors(
 
     Give --train-file, or --energy-mean, --energy-std, --energy-unit and --elements.
     """
+    from geomatt.data import read
     from geomatt.model.files import save
     from geomatt.model.geometric_attention.authors import import_authors as convert
 
@@ -63,7 +43,7 @@ def import_authors(
     if train_file is not None:
         if energy_mean is not None or energy_std is not None:
             raise GeomAttError("Give either --train-file or --energy-mean and --energy-std, not both.")
-        dataset = read_data(train_file, energy_unit, length_unit, keys)
+        dataset = read(train_file, energy_unit=energy_unit, **reading)
         normalisation, record = _from_training_data(dataset)
         given = given or [str(z) for z in dataset.elements]
     else:
@@ -73,7 +53,7 @@ def import_authors(
     potential = convert(directory, elements=given, normalisation=normalisation)
     potential.record.update(record)
     save(potential, out)
-    say(f"model: {out}\nnext: geomatt info {out}")
+    finish({"model": out}, f"geomatt info {out}")
 
 
 def _from_training_data(dataset: Dataset) -> tuple[Normalisation, dict[str, Any]]:

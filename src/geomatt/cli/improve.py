@@ -5,37 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from rich.table import Table
-
-from geomatt.cli.console import note, output, rate_bar, say
-from geomatt.cli.generated import with_config
-from geomatt.cli.options import Dask, EnergyUnit, ForceUnit, Key, LengthUnit, Processes, read_data
-from geomatt.cli.sample import stopped
+from geomatt.cli.console import finish, output, rate_bar, table
+from geomatt.cli.generated import options_of, with_options
+from geomatt.cli.options import LABELLED, Dask, Everything, Processes, argument, open_pool
+from geomatt.cli.train_display import live_progress
 from geomatt.workflow.config import ImproveConfig
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt improve runs/ethanol ethanol.npz --out runs/better --rounds 3")(
-        improve
-    )
-
-
-@with_config(ImproveConfig)
+@with_options(settings=options_of(ImproveConfig), reading=LABELLED)
 def improve(
-    model: Annotated[
-        Path, typer.Argument(help="A run, best with several members (geomatt train --members 3).")
-    ],
-    data: Annotated[str, typer.Argument(help="The labelled data it was trained on.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for everything.")],
+    model: Annotated[Path, argument("A run, best with several members (geomatt train --members 3).")],
+    data: Annotated[str, argument("The labelled data it was trained on.")],
+    out: Everything,
     settings: dict[str, Any],
+    reading: dict[str, Any],
     workers: Processes = 1,
     dask: Dask = None,
-    energy_unit: EnergyUnit = None,
-    length_unit: LengthUnit = None,
-    force_unit: ForceUnit = None,
-    keys: Key = None,
 ) -> None:
     """Improve a model: dynamics, labels where it is uncertain, further training.
 
@@ -43,34 +28,16 @@ def improve(
     frames is never trained on and shows what a round has gained. Every stage is
     kept: after Ctrl-C the same command continues; more --rounds may be added.
     """
-    from geomatt.cli.train_display import live_progress
-    from geomatt.data.make import open_workers
-    from geomatt.data.make.method import parse_arguments
+    from geomatt.data import read
     from geomatt.workflow import improve as run
+    from geomatt.workflow.report import ROUND_HEADINGS, round_rows
 
-    config = ImproveConfig(**{**settings, "arguments": parse_arguments(settings.get("arguments", {}))})
-    dataset = read_data(data, energy_unit, length_unit, keys, force_unit)
-    try:
-        with open_workers(workers, dask) as pool:
-            report = run(model, dataset, config, out, workers=pool, watch=rate_bar, training=live_progress)
-    except KeyboardInterrupt:
-        stopped()
-    output.print(round_table(report))
+    config, dataset = ImproveConfig(**settings), read(data, **reading)
+    with open_pool(workers, dask) as pool:
+        report = run(model, dataset, config, out, workers=pool, watch=rate_bar, training=live_progress)
+    headings = [heading.replace(": ", "\n") for heading in ROUND_HEADINGS]
+    title = "Force MAE (meV/Å) on frames that were not trained on"
+    output.print(table(title, headings, round_rows(report["rounds"])))
     better = out / report["model"]
-    say(f"model: {better}\npage: {out / 'report.html'}\nnumbers: {out / 'report.json'}")
-    note(f"Next:\n  geomatt evaluate {better} DATA")
-
-
-def round_table(report: dict[str, Any]) -> Table:
-    """Errors before and after each round."""
-    table = Table(title="Force MAE (meV/Å) on frames that were not trained on")
-    for heading in ("round", "labels", "new frames\nbefore", "after", "earlier frames\nbefore", "after"):
-        table.add_column(heading, justify="right")
-    for number, row in enumerate(report["rounds"], 1):
-        cells = []
-        for group in ("new frames", "earlier frames"):
-            found = row.get(group)
-            for when in ("before", "after"):
-                cells.append(f"{1000 * found[when]['forces_mae_eV_per_A']:.1f}" if found else "–")
-        table.add_row(str(number), str(row["labelled"]), *cells)
-    return table
+    files = {"model": better, "page": out / "report.html", "numbers": out / "report.json"}
+    finish(files, f"geomatt evaluate {better} DATA")

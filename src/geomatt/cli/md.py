@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
 
-from geomatt.cli.console import PLAIN_SECONDS, console, note, output, say
-from geomatt.cli.generated import with_config
-from geomatt.cli.options import Device, Dtype, FrameNumber, LengthUnit, load_model, read_structure
+from geomatt.cli import options
+from geomatt.cli.console import bars, duration, finish, live_bar, note, output, say, table, warn
+from geomatt.cli.generated import from_anywhere, options_of, with_options
 from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import FILES, MDSettings
 
@@ -21,58 +19,35 @@ if TYPE_CHECKING:
     from geomatt.simulation.md import MDProgress, MDReport
 
 MOST_ROWS = 12  # replicas in the table
+HEADINGS = (
+    "replica", "ps", "mean K", "drift", "highest\nforce", "bonds\nchanged", "walls\nacted", "ended",
+)  # fmt: skip
 LARGE_DRIFT = 1.0  # meV/atom/ps, worth a warning; good models have less than a tenth
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Example: geomatt md md17/ethanol:fast ethanol.xyz --temperature 300 --time 10 --replicas 4"
-    )(md)
+def _option(flag: str, text: str) -> Any:
+    return typer.Option(flag, help=text, rich_help_panel=FILES)
 
 
-@with_config(MDSettings)
+@with_options(settings=options_of(MDSettings), reading=options.LENGTH_UNIT)
 def md(
     settings: dict[str, Any],
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
-        ),
-    ] = None,
-    structure: Annotated[
-        str | None, typer.Argument(help="A file with the structure to start from.", show_default=False)
-    ] = None,
+    reading: dict[str, Any],
+    model: options.OptionalModel = None,
+    structure: Annotated[str | None, options.argument("A file with the structure to start from.")] = None,
     out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            help="Folder of the run; STRUCTURE_md by default.",
-            rich_help_panel=FILES,
-            show_default=False,
-        ),
+        Path | None, options.out_option("Folder of the run; STRUCTURE_md by default.", FILES)
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Continue the run in --out, bit by bit; longer with --time.",
-            rich_help_panel=FILES,
-        ),
+        bool, _option("--resume", "Continue the run in --out, bit by bit; longer with --time.")
     ] = False,
-    checkpoint_every: Annotated[
-        float, typer.Option("--checkpoint-every", help="Seconds between checkpoints.", rich_help_panel=FILES)
-    ] = 30.0,
+    checkpoint_every: Annotated[float, _option("--checkpoint-every", "Seconds between checkpoints.")] = 30.0,
     with_report: Annotated[
-        bool,
-        typer.Option(
-            "--report", help="Also write report.html: curves, trajectory, attention.", rich_help_panel=FILES
-        ),
+        bool, _option("--report", "Also write report.html: curves, trajectory, attention.")
     ] = False,
-    frame: FrameNumber = 0,
-    length_unit: LengthUnit = None,
-    device: Device = None,
-    dtype: Dtype = None,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Dtype = None,
 ) -> None:
     """Run molecular dynamics of a molecule, several replicas at once.
 
@@ -83,39 +58,44 @@ def md(
     ranges of the training data and a committee that disagrees, and saves such frames
     for labelling (to_label.extxyz).
     """
-    from geomatt.simulation.checks import refuse
+    from geomatt.simulation.inputs import refuse
     from geomatt.simulation.md import Saved, run_dynamics
-    from geomatt.simulation.md_results import write_results
+    from geomatt.simulation.results import write_results
 
     if resume:
-        folder = _folder(out, structure, resume)
+        if out is None and structure is None:
+            raise GeomAttError("Name the folder of the run to continue with --out.")
+        folder = out or options.default_folder(str(structure), "md")
         saved = Saved.read(folder)
-        model, chosen = model or saved.model, MDSettings(**{**saved.settings.to_dict(), **settings})
-        start = saved.start if structure is None else read_structure(structure, frame, length_unit)
+        model, chosen = model or Path(saved.model), MDSettings(**{**saved.settings.to_dict(), **settings})
+        start = saved.start if structure is None else options.read_structure(structure, frame, reading)
     else:
         if model is None or structure is None:
             raise GeomAttError(
                 "Give a model and a structure, such as: geomatt md md17/ethanol:fast ethanol.xyz"
             )
-        chosen, folder = MDSettings(**settings), _folder(out, structure, resume)
-        start = read_structure(structure, frame, length_unit)
-    loaded = load_model(Path(model), device, dtype)
+        chosen, folder = MDSettings(**settings), out or options.default_folder(structure, "md")
+        start = options.read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
     refuse(loaded, start)
     for message in (*loaded.doubts(start), *loaded.extrapolations([start])):
-        note(f"Warning: {message}", style="yellow")
-    name = str(Path(model).resolve()) if Path(model).exists() else model
+        warn(message)
     replicas = f"{chosen.replicas} replicas of " if chosen.replicas > 1 else ""
     note(
         f"{replicas}{len(start)} atoms, {chosen.ensemble} at {chosen.temperature:g} K, {chosen.time:g} ps in "
         f"steps of {chosen.timestep:g} fs, {loaded.device}; output in {folder}"
     )
-    with _progress(chosen) as show:
+    with live_bar() as bar:
+
+        def show(now: MDProgress) -> None:
+            bar("dynamics", now.steps / now.total, _state(now, chosen))
+
         report = run_dynamics(
             loaded,
             start,
             chosen,
             folder,
-            model=name,
+            model=from_anywhere(model),
             resume=resume,
             checkpoint_every=checkpoint_every,
             progress=show,
@@ -131,14 +111,13 @@ def md(
 
 
 def _write_report(report: MDReport, potential: AnyPotential) -> Path:
-    from geomatt.cli.explain import progress_of_page
     from geomatt.data import read
     from geomatt.pages import dynamics_report
     from geomatt.pages.reports import REPORT
 
     path = _first_trajectory(report)
     frames = list(read(path, keys={"energy": "none", "forces": "none"})) if path.is_file() else []
-    with progress_of_page() as tell:
+    with bars() as tell:
         page = dynamics_report(report, potential, frames, warnings=alarms_in_words(report), progress=tell)
     return page.save(report.folder / REPORT)
 
@@ -148,47 +127,12 @@ def _first_trajectory(report: MDReport) -> Path:
     return report.folder / f"{name}.{report.settings.format}"
 
 
-def _folder(out: Path | None, structure: str | None, resume: bool) -> Path:
-    if out is None and structure is None:
-        raise GeomAttError("Name the folder of the run to continue with --out.")
-    return out or Path(f"{Path(str(structure)).name.partition('.')[0]}_md")
-
-
-@contextmanager
-def _progress(settings: MDSettings) -> Iterator[Callable[[MDProgress], None]]:
-    """A callback that shows time, speed and what is left; without a terminal, a line now and then."""
-    if not console.is_terminal:
-        yield _plain_lines(settings)
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[state]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        task = bar.add_task("dynamics", total=settings.steps, state="")
-
-        def show(progress: MDProgress) -> None:
-            bar.update(task, completed=progress.steps, state=_state(progress, settings))
-
-        yield show
-
-
-def _plain_lines(settings: MDSettings) -> Callable[[MDProgress], None]:
-    last = time.monotonic()
-
-    def show(progress: MDProgress) -> None:
-        nonlocal last
-        if time.monotonic() - last >= PLAIN_SECONDS:
-            last = time.monotonic()
-            note(_state(progress, settings))
-
-    return show
-
-
 def _state(progress: MDProgress, settings: MDSettings) -> str:
     done, whole = (1e-3 * n * settings.timestep for n in (progress.steps, progress.total))
     lost = settings.replicas - progress.alive
     stopped = f", {lost} of {settings.replicas} stopped" if lost else ""
-    return f"{done:.2f} of {whole:g} ps, {speed(progress.rate, settings)}{stopped}"
+    left = duration((progress.total - progress.steps) / max(progress.rate, 1e-9))
+    return f"{done:.2f} of {whole:g} ps, {speed(progress.rate, settings)}, {left} left{stopped}"
 
 
 def speed(rate: float, settings: MDSettings) -> str:
@@ -198,7 +142,7 @@ def speed(rate: float, settings: MDSettings) -> str:
     return f"{rate:.0f} steps/s, {each:.3g} ns/day{total}"
 
 
-def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
+def _print(report: MDReport, files: dict[str, Path], model: Path) -> None:
     """The closing table, warnings and the next commands."""
     import numpy as np
 
@@ -211,53 +155,38 @@ def _print(report: MDReport, files: dict[str, Path], model: str) -> None:
         say(f"Mean pressure {pressure:.0f} bar, mean volume {volume:.1f} Å³")
     say(f"{report.steps} steps, {report.seconds:.1f} s, {speed(report.rate, settings)}")
     for text in alarms_in_words(report):
-        note(f"Warning: {text}", style="yellow")
+        warn(text)
     name = "trajectory_*" if settings.replicas > 1 else "trajectory"
-    lines = [f"trajectory: {folder / name}.{settings.format}"]
-    lines += [f"{what}: {path}" for what, path in files.items()]
+    files = {"trajectory": folder / f"{name}.{settings.format}", **files}
     if report.to_label:
-        lines.append(f"{report.to_label} frames with an alarm, to be labelled: {folder / TO_LABEL}")
-    say("\n".join(lines))
+        files[f"{report.to_label} frames with an alarm, to be labelled"] = folder / TO_LABEL
     if report.signal:
+        finish(files)
         note(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
-        return
-    longer = f"  geomatt md --out {folder} --resume --time {2 * settings.time:g}   # as long again"
-    relax = f"  geomatt relax {model} {_first_trajectory(report)} --frame -1   # the minimum below its end"
-    if outcome.intact.any():
-        say(f"Next:\n{longer}\n{relax}")
+    elif outcome.intact.any():
+        longer = f"geomatt md --out {folder} --resume --time {2 * settings.time:g}   # twice as long"
+        end = _first_trajectory(report)
+        finish(files, longer, f"geomatt relax {model} {end} --frame -1   # relax its last frame")
     elif report.to_label:
-        say(f"Next: label {folder / TO_LABEL} with your reference method, and train on it, too.")
+        finish(files, f"label {folder / TO_LABEL} with your reference method, and train on it, too")
+    else:
+        finish(files)
 
 
-def _table(report: MDReport) -> Any:
-    from rich.table import Table
+def _table(report: MDReport) -> Table:
+    from geomatt.simulation.results import replica_cells
 
     rows = report.outcome.rows()
-    table = Table(title=f"Dynamics, {report.settings.ensemble}", title_justify="left")
-    for heading in ("replica", "ps", "mean K", "drift", "highest\nforce", "bonds\nchanged", "walls\nacted"):
-        table.add_column(heading, justify="right")
-    table.add_column("ended")
-    table.caption = "Drift of the conserved energy in meV/atom/ps, force in eV/Å, walls in % of the steps."
-    table.caption_justify = "left"
+    caption = "Drift of the conserved energy in meV/atom/ps, force in eV/Å, walls in % of the steps."
     # The ones that failed come first if not all fit.
     order = sorted(range(len(rows)), key=lambda r: (not rows[r]["failure"], r))[:MOST_ROWS]
-    for r in sorted(order):
-        row = rows[r]
-        ended = "stopped" if row["failure"] else "complete" if report.finished else "interrupted"
-        table.add_row(
-            str(r),
-            f"{row['survived_ps']:.3g}",
-            f"{row['mean_temperature_K']:.1f}",
-            f"{row['drift_meV_per_atom_ps']:+.4f}",
-            f"{row['highest_force_eV_per_A']:.2f}",
-            str(len(row["bonds_changed"])),
-            f"{100 * row['wall_share']:.2f}",
-            ended,
-        )
     if len(rows) > MOST_ROWS:
         left = len(rows) - MOST_ROWS
-        table.caption += f"\n{left} more in the JSON file; {sum(not r['failure'] for r in rows)} not stopped."
-    return table
+        caption += f"\n{left} more in the JSON file; {sum(not r['failure'] for r in rows)} not stopped."
+    cells = replica_cells(report)
+    shown = [[*cells[r][:-1], "stopped" if rows[r]["failure"] else cells[r][-1]] for r in sorted(order)]
+    title = f"Dynamics, {report.settings.ensemble}"
+    return table(title, HEADINGS, shown, left=("ended",), caption=caption)
 
 
 def alarms_in_words(report: MDReport) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from geomatt.analysis.bonds import BondScore
+from geomatt.cli.console import number, table
 from geomatt.elements import symbols
 from geomatt.evaluation.result import Errors, EvaluationResult
 from geomatt.model import Potential
@@ -48,41 +49,35 @@ def info_rows(potential: Potential, path: str) -> list[tuple[str, str]]:
 def error_tables(result: EvaluationResult) -> list[Table]:
     """Errors overall and by molecule, and by element where there are forces."""
     factor, unit = from_ev(result.unit), result.unit
-    with_energy = result.data.energies is not None
-    with_forces = result.forces is not None
-    first = Table(title=f"Errors ({unit}, {unit}/Å)", title_justify="left")
-    first.add_column("molecule")
-    first.add_column("frames", justify="right")
-    headings = ["energy MAE", "RMSE", "per atom MAE"] if with_energy else []
-    headings += ["forces MAE", "RMSE"] if with_forces else []
+    with_energy, with_forces = result.data.energies is not None, result.forces is not None
     with_stress = result.overall.stress_mae is not None
+    headings = ["molecule", "frames"]
+    headings += ["energy MAE", "RMSE", "per atom MAE"] if with_energy else []
+    headings += ["forces MAE", "RMSE"] if with_forces else []
     headings += ["stress MAE (GPa)"] if with_stress else []
-    for heading in headings:
-        first.add_column(heading, justify="right")
 
-    def cells(errors: Errors) -> list[str]:
+    def cells(name: str, errors: Errors) -> list[str]:
         e = errors.scaled(factor)
         values = [e.energy_mae, e.energy_rmse, e.energy_per_atom_mae] if with_energy else []
         values += [e.forces_mae, e.forces_rmse] if with_forces else []
         if with_stress:
             values.append(None if e.stress_mae is None else e.stress_mae * GIGAPASCAL)
-        return [f"{errors.structures}", *map(_number, values)]
+        return [name, str(errors.structures), *map(_number, values)]
 
-    molecules = result.per_molecule
-    for name, errors in molecules.items():
-        first.add_row(name, *cells(errors))
-    if len(molecules) > 1:
-        first.add_section()
-        first.add_row("all", *cells(result.overall))
-    tables = [first]
+    rows = [cells(name, errors) for name, errors in result.per_molecule.items()]
+    tables = [table(f"Errors ({unit}, {unit}/Å)", headings, rows, left=("molecule",))]
+    if len(rows) > 1:
+        tables[0].add_section()
+        tables[0].add_row(*cells("all", result.overall))
     if with_forces:
-        second = Table(title=f"Forces by element ({unit}/Å)", title_justify="left")
-        for heading in ("element", "atoms", "MAE", "RMSE"):
-            second.add_column(heading, justify="left" if heading == "element" else "right")
-        for name, errors in result.per_element.items():
-            scaled = errors.scaled(factor)
-            second.add_row(name, str(errors.atoms), _number(scaled.forces_mae), _number(scaled.forces_rmse))
-        tables.append(second)
+        by_element = {
+            name: (errors.atoms, errors.scaled(factor)) for name, errors in result.per_element.items()
+        }
+        rows = [
+            [n, str(k), _number(e.forces_mae), _number(e.forces_rmse)] for n, (k, e) in by_element.items()
+        ]
+        headings = ["element", "atoms", "MAE", "RMSE"]
+        tables.append(table(f"Forces by element ({unit}/Å)", headings, rows, left=("element",)))
     if result.spread is not None:
         several = result.provenance.get("members", 1) > 1
         tables.append(_spread_table(result.spread, factor, unit, several))
@@ -93,45 +88,36 @@ def error_tables(result: EvaluationResult) -> list[Table]:
 
 def bond_table(scores: Sequence[BondScore]) -> Table:
     """How well each attention matrix ranks bonds."""
-    caption = "1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance."
-    table = Table(
-        title="Covalent bonds among the strongest attention",
-        title_justify="left",
-        caption=caption,
-        caption_justify="left",
+    rows = [[s.label, number(s.average_precision), number(s.auroc)] for s in scores]
+    return table(
+        "Covalent bonds among the strongest attention",
+        ("attention", "average precision", "AUROC"),
+        rows,
+        left=("attention",),
+        caption="1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance.",
     )
-    for name in ("attention", "average precision", "AUROC"):
-        table.add_column(name, justify="left" if name == "attention" else "right")
-    for score in scores:
-        values = (score.average_precision, score.auroc)
-        table.add_row(score.label, *("–" if v is None else f"{v:.3f}" for v in values))
-    return table
 
 
 def _spread_table(spread: dict[str, float], factor: float, unit: str, several: bool) -> Table:
     title = "Committee" if several else "Estimated from the distance to the training data"
     what = "spread" if several else "estimated error"
-    table = Table(title=title, title_justify="left", show_header=False)
-    table.add_row(f"mean {what} of energies ({unit})", _number(spread["energy_mean"] * factor))
+    rows = [[f"mean {what} of energies ({unit})", _number(spread["energy_mean"] * factor)]]
     if "forces_mean" in spread:
-        table.add_row(f"mean {what} of forces ({unit}/Å)", _number(spread["forces_mean"] * factor))
+        rows.append([f"mean {what} of forces ({unit}/Å)", _number(spread["forces_mean"] * factor)])
     if "forces_correlation" in spread:
-        table.add_row(f"correlation of {what} and error of forces", f"{spread['forces_correlation']:.2f}")
-    return table
+        rows.append([f"correlation of {what} and error of forces", f"{spread['forces_correlation']:.2f}"])
+    return table(title, ("", "value"), rows, left=("", "value"), show_header=False)
 
 
 def _coverage_table(coverage: dict[str, dict[str, list[float]]]) -> Table:
     """Shares of errors below error bars at some levels."""
-    table = Table(title="Errors below the error bars", title_justify="left")
-    table.add_column("asked for", justify="right")
-    for kind in coverage:
-        table.add_column(f"{kind}\ncalibrated", justify="right")
-        table.add_column(f"{kind}\nuncalibrated", justify="right")
+    headings = [f"{kind}\n{way}" for kind in coverage for way in ("calibrated", "uncalibrated")]
+    rows = []
     for level in SHOWN_LEVELS:
         at = LEVELS.index(level)
         shares = [values[way][at] for values in coverage.values() for way in ("calibrated", "raw")]
-        table.add_row(f"{level:.0%}", *(f"{share:.0%}" for share in shares))
-    return table
+        rows.append([f"{level:.0%}", *(f"{share:.0%}" for share in shares)])
+    return table("Errors below the error bars", ["asked for", *headings], rows)
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -158,4 +144,4 @@ def _words(value: Any) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:#.3g}"
+    return number(value, "#.3g")

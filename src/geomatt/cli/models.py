@@ -5,34 +5,20 @@ from __future__ import annotations
 import json
 from typing import Annotated, Any
 
-import typer
-
-from geomatt.cli.console import output, say
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt models")(models)
+from geomatt.cli.console import number, output, say, table
+from geomatt.cli.options import option
 
 
 def models(
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the metadata of the files as JSON instead.")
-    ] = False,
+    as_json: Annotated[bool, option("Print the metadata of the files as JSON instead.", "--json")] = False,
 ) -> None:
     """List the trained models that come with geomatt: errors, data, licence, and how they were made."""
-    from rich.table import Table
-
     from geomatt.model.zoo import HOW_TO_MAKE, shipped_models, stability_of
 
     found = shipped_models()
     if as_json:
-        print(
-            json.dumps(
-                {m.name: {**m.header, "stability": stability_of(m.path)} for m in found},
-                indent=2,
-            )
-        )
+        described = {m.name: {**m.header, "stability": stability_of(m.path)} for m in found}
+        print(json.dumps(described, indent=2))
         return
     if not found:
         say(
@@ -40,22 +26,14 @@ def models(
             "They are then in runs/reproduce/models; load one by its path."
         )
         return
-    table = Table(title="Models that come with geomatt", title_justify="left")
-    table.add_column("name", no_wrap=True)
-    for heading in ("energy", "forces", "seen", "tested", "intact"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    rows = []
     notes: dict[str, None] = {}
     for model in found:
         record = model.record
         test = record.get("test", {})
-        table.add_row(
-            model.name,
-            _number(test.get("energy_mae")),
-            _number(test.get("force_mae")),
-            str(len(record.get("trained_frames", ()))),
-            str(test.get("frames", "–")),
-            _intact(stability_of(model.path)),
-        )
+        errors = [number(test.get(name)) for name in ("energy_mae", "force_mae")]
+        seen, tested = len(record.get("trained_frames", ())), test.get("frames", "–")
+        rows.append([model.name, *errors, str(seen), str(tested), _intact(stability_of(model.path))])
         unit = test.get("unit", "eV")
         notes[f"Mean absolute errors in {unit} and {unit}/Å, on frames not seen."] = None
         notes[f"Data: {record.get('licence', 'licence not stated')}."] = None
@@ -66,7 +44,8 @@ def models(
     notes[
         "Intact: runs at 500 K that broke no bond, of how many, and their length; * without walls; – not run."
     ] = None
-    output.print(table)
+    headings = ("name", "energy", "forces", "seen", "tested", "intact")
+    output.print(table("Models that come with geomatt", headings, rows, left=("name",), no_wrap=True))
     say("\n".join(notes))
     say(f'next: geomatt info {found[0].name}; in Python geomatt.load("{found[0].name}")')
 
@@ -78,7 +57,3 @@ def _intact(tried: dict[str, Any]) -> str:
         return "–"
     star = "" if tried.get("walls") else "*"
     return f"{runs['intact']}/{runs['runs']}{star} {runs['ps']:g} ps"
-
-
-def _number(value: Any) -> str:
-    return "–" if value is None else f"{value:.3f}"

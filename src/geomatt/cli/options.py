@@ -1,76 +1,69 @@
-"""Options that several commands share: units and names in data files, the model, device and precision."""
+"""What several commands share: options, models and structures that they load, and where results go."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import console
-from geomatt.cli.generated import parse_pairs, train_fields
+from geomatt.cli.console import console, note
+from geomatt.cli.generated import options_of
 from geomatt.errors import GeomAttError
-from geomatt.training.config import DATA
+from geomatt.training.config import TrainConfig
 
 if TYPE_CHECKING:
+    from geomatt.data.make import Workers
     from geomatt.data.structures import Dataset, Structure
     from geomatt.model import AnyPotential
 
-
-def _data_option(name: str, flag: str, **rest: Any) -> Any:
-    text = train_fields()[name].metadata["help"]
-    return typer.Option(
-        flag, help=f"{text[0].upper()}{text[1:]}.", rich_help_panel=DATA, show_default=False, **rest
-    )
+# Groups of options about data files, for `with_options`; a command reads with `read(path, **reading)`.
+LENGTH_UNIT = options_of(TrainConfig, "length_unit")
+GEOMETRY = options_of(TrainConfig, "length_unit", "keys")
+LABELLED = options_of(TrainConfig, "energy_unit", "length_unit", "force_unit", "keys")
 
 
-EnergyUnit = Annotated[str | None, _data_option("energy_unit", "--energy-unit")]
-LengthUnit = Annotated[str | None, _data_option("length_unit", "--length-unit")]
-ForceUnit = Annotated[str | None, _data_option("force_unit", "--force-unit")]
-Key = Annotated[list[str] | None, _data_option("keys", "--key", metavar="QUANTITY=NAME")]
-Model = Annotated[
-    Path,
-    typer.Argument(
-        help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
-    ),
-]
-Device = Annotated[
-    str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.", show_default=False)
-]
-Dtype = Annotated[
-    str | None,
-    typer.Option("--dtype", help="float32 or float64; the model's own by default.", show_default=False),
-]
+def option(text: str, *flags: str, **more: Any) -> Any:
+    """An option of a command; its flag is the name of the parameter if none is given."""
+    return typer.Option(*flags, help=text, **more)
+
+
+def argument(text: str, **more: Any) -> Any:
+    """A positional argument of a command."""
+    return typer.Argument(help=text, **more)
+
+
+def out_option(text: str, panel: str | None = None) -> Any:
+    """The option for what a command writes."""
+    return typer.Option("--out", "-o", help=text, rich_help_panel=panel)
+
+
+_MODEL = typer.Argument(help="A model file, the folder of a run, or a name of `geomatt models`.")
+Model = Annotated[Path, _MODEL]
+OptionalModel = Annotated[Path | None, _MODEL]
+StructureFile = Annotated[str, typer.Argument(help="A file with the structure.")]
 FrameNumber = Annotated[int, typer.Option("--frame", help="Which structure of the file; -1 is the last.")]
+Device = Annotated[str | None, typer.Option("--device", help="cpu or cuda; cuda where there is one.")]
+Dtype = Annotated[str | None, typer.Option("--dtype", help="float32 or float64; the model's own by default.")]
 Precise = Annotated[str, typer.Option("--dtype", help="float64, or float32, which is faster.")]
-OutFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--out", help="Folder for the results; named after STRUCTURE by default.", show_default=False
-    ),
-]
 BatchSize = Annotated[int, typer.Option("--batch", help="Structures computed at once.", min=1)]
+Unit = Annotated[
+    str | None, typer.Option("--unit", help="Energy unit of the report; the training data's by default.")
+]
+OutFolder = Annotated[Path | None, out_option("Folder for the results; named after STRUCTURE by default.")]
+OutData = Annotated[Path, out_option("Data to write: .npz, .xyz or .extxyz.")]
+Everything = Annotated[Path, out_option("Folder for everything.")]
 Processes = Annotated[
     int, typer.Option("--workers", min=1, help="Processes on this machine, with one thread each.")
 ]
 Dask = Annotated[
     str | None,
     typer.Option(
-        "--dask",
-        help="Spread over Dask instead: local:4, or the address of a scheduler (tcp://…).",
-        show_default=False,
+        "--dask", help="Spread over Dask instead: local:4, or the address of a scheduler (tcp://…)."
     ),
 ]
-
-# For commands that need no labels: their names and units in the file do not matter then.
-WITHOUT_LABELS = ("energy=none", "forces=none")
-
-
-def parse_keys(items: Sequence[str] | None) -> dict[str, str]:
-    """`--key energy=my_E` options as a mapping."""
-    return parse_pairs(items or [], "--key", "forces=my_forces")
 
 
 def load_model(model: Path, device: str | None, dtype: str | None) -> AnyPotential:
@@ -92,30 +85,24 @@ def set_up(engine: Any, device: str) -> None:
             engine.setup()
 
 
-def read_data(
-    path: str,
-    energy_unit: str | None,
-    length_unit: str | None,
-    keys: Sequence[str] | None,
-    force_unit: str | None = None,
-) -> Dataset:
-    """Structures from a file or by name."""
+def set_up_training(config: TrainConfig) -> None:
+    """`set_up` of the engine that a run will use."""
+    from geomatt.training.start import fresh_network
+
+    set_up(fresh_network(config, (1,), 0).engine(config.engine), config.device)
+
+
+def read_unlabelled(path: str, reading: Mapping[str, Any]) -> Dataset:
+    """Structures without labels, whose names and units in the file do not matter then."""
     from geomatt.data import read
 
-    return read(
-        path,
-        energy_unit=energy_unit,
-        length_unit=length_unit,
-        force_unit=force_unit,
-        keys=parse_keys(keys),
-    )
+    keys = {"energy": "none", "forces": "none", **reading.get("keys", {})}
+    return read(path, **{**reading, "keys": keys})
 
 
-def read_structure(
-    path: str, frame: int, length_unit: str | None, keys: Sequence[str] | None = None
-) -> Structure:
+def read_structure(path: str, frame: int, reading: Mapping[str, Any]) -> Structure:
     """One structure of a file, without labels."""
-    dataset = read_data(path, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    dataset = read_unlabelled(path, reading)
     if not -len(dataset) <= frame < len(dataset):
         raise GeomAttError(f"There is no structure {frame}: {path} has {len(dataset)}, counted from 0.")
     return dataset[frame]
@@ -123,6 +110,26 @@ def read_structure(
 
 def result_folder(out: Path | None, structure: str, command: str) -> AbstractContextManager[Path]:
     """The folder for the results of a command, made if needed; no other process may write into it."""
-    from geomatt.simulation.folders import locked_folder
+    from geomatt.data.files import locked_folder
 
-    return locked_folder(out or Path(f"{Path(structure).name.partition('.')[0]}_{command}"))
+    return locked_folder(out or default_folder(structure, command))
+
+
+def default_folder(structure: str, command: str) -> Path:
+    """`ethanol_md` for ethanol.xyz."""
+    return Path(f"{Path(structure).name.partition('.')[0]}_{command}")
+
+
+@contextmanager
+def open_pool(
+    workers: int, dask: str | None, *, again: str = "The same command continues."
+) -> Iterator[Workers]:
+    """Processes that share the work of a command; `again` says how to go on after Ctrl-C."""
+    from geomatt.data.make import open_workers
+
+    try:
+        with open_workers(workers, dask) as pool:
+            yield pool
+    except KeyboardInterrupt:
+        note(f"Stopped; everything finished is kept. {again}")
+        raise typer.Exit(130) from None

@@ -3,39 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-import typer
-
+from geomatt.cli import options
 from geomatt.cli.console import progress_bar, say
-from geomatt.cli.options import (
-    WITHOUT_LABELS,
-    BatchSize,
-    Device,
-    Dtype,
-    Key,
-    LengthUnit,
-    Model,
-    load_model,
-    read_data,
-)
+from geomatt.cli.generated import with_options
 from geomatt.errors import GeomAttError
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt predict runs/ethanol frames.xyz -o predicted.extxyz")(predict)
-
-
+@with_options(reading=options.GEOMETRY)
 def predict(
-    model: Model,
-    structures: Annotated[str, typer.Argument(help="Structures: any file that can be read.")],
-    out: Annotated[Path, typer.Option("-o", "--out", help="The .extxyz file to write.", show_default=False)],
-    length_unit: LengthUnit = None,
-    keys: Key = None,
-    device: Device = None,
-    dtype: Dtype = None,
-    batch: BatchSize = 32,
+    model: options.Model,
+    structures: Annotated[str, options.argument("Structures: any file that can be read.")],
+    out: Annotated[Path, options.out_option("The .extxyz file to write.")],
+    reading: dict[str, Any],
+    device: options.Device = None,
+    dtype: options.Dtype = None,
+    batch: options.BatchSize = 32,
 ) -> None:
     """Predict energy, forces and atomic energies (eV, Å) for structures, into an extxyz file.
 
@@ -50,8 +34,8 @@ def predict(
     if out.suffix.lower() not in (".xyz", ".extxyz"):
         raise GeomAttError(f"Cannot write {out}: the name must end in .extxyz or .xyz.")
     require_writable(out)
-    loaded = load_model(model, device, dtype)
-    dataset = read_data(structures, None, length_unit, [*WITHOUT_LABELS, *(keys or [])])
+    loaded = options.load_model(model, device, dtype)
+    dataset = options.read_unlabelled(structures, reading)
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress, spread=True)
     write_predictions(dataset, predictions, out, loaded.calibration)

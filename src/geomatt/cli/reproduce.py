@@ -12,7 +12,7 @@ from rich.markup import escape
 
 from geomatt.cli.console import note, output, progress_bar, say
 from geomatt.cli.generated import with_flags
-from geomatt.cli.options import Dask, Processes
+from geomatt.cli.options import Dask, Processes, argument, open_pool, option, out_option
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, ExperimentSettings
 
@@ -21,47 +21,28 @@ if TYPE_CHECKING:
     from geomatt.reproduce.report import Section
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt reproduce shapes --quick")(reproduce)
-
-
 def reproduce(
     name: Annotated[
-        str,
-        typer.Argument(help="table1, table2, table3, shapes, bonds, dna or theory; all for every one."),
+        str, argument("table1, table2, table3, shapes, bonds, dna or theory; all for every one.")
     ] = "",
-    device: Annotated[str, typer.Option("--device", help="cpu, cuda, cuda:1 ...")] = "cpu",
+    device: Annotated[str, option("cpu, cuda, cuda:1 ...")] = "cpu",
     quick: Annotated[
-        bool, typer.Option("--quick", help="A smaller setting: minutes on two cores, labelled as such.")
+        bool, option("A smaller setting: minutes on two cores, labelled as such.", "--quick")
     ] = False,
     data: Annotated[
-        Path | None,
-        typer.Option("--data", help="Folder with md17/, gfn2/ ...; the download cache by default."),
+        Path | None, option("Folder with md17/, gfn2/ ...; the download cache by default.")
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="Folder for results, figures and report.")] = Path(
-        "runs/reproduce"
-    ),
+    out: Annotated[Path, out_option("Folder for results, figures and report.")] = Path("runs/reproduce"),
     models: Annotated[
         Path | None,
-        typer.Option(
-            "--models",
-            help="Folder of trained models for bonds (md17/aspirin ...); those shipped by default.",
-        ),
+        option("Folder of trained models for bonds (md17/aspirin ...); those shipped by default."),
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")] = 0,
+    seed: Annotated[int, option("Seed of all random numbers.", min=0)] = 0,
     budget: Annotated[
-        float | None,
-        typer.Option(
-            "--budget", min=0, help="Stop after so many seconds; the next call continues. 0: only report."
-        ),
+        float | None, option("Stop after so many seconds; the next call continues. 0: only report.", min=0)
     ] = None,
-    part: Annotated[
-        list[str] | None, typer.Option("--part", help="Only this part of the work (repeatable).")
-    ] = None,
-    figures: Annotated[
-        Path | None, typer.Option("--figures", help="Folder for the figures as PDF and SVG too.")
-    ] = None,
+    part: Annotated[list[str] | None, option("Only this part of the work (repeatable).")] = None,
+    figures: Annotated[Path | None, option("Folder for the figures as PDF and SVG too.")] = None,
     workers: Processes = 1,
     dask: Dask = None,
 ) -> None:
@@ -80,14 +61,8 @@ def reproduce(
     if workers == 1 and dask is None:
         _reproduce(name, settings, figures)
         return
-    from geomatt.data.make import open_workers
-
-    try:
-        with open_workers(workers, dask) as pool:
-            _reproduce(name, replace(settings, workers=pool), figures)
-    except KeyboardInterrupt:
-        note("Stopped; what is finished is kept, and the same command continues.")
-        raise typer.Exit(130) from None
+    with open_pool(workers, dask) as pool:
+        _reproduce(name, replace(settings, workers=pool), figures)
 
 
 def _reproduce(name: str, settings: ExperimentSettings, vector: Path | None) -> None:

@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.table import Table
 
-from geomatt.cli.console import note, output, rate_bar, say
-from geomatt.cli.generated import with_config
-from geomatt.cli.options import Dask, Processes
+from geomatt.cli.console import finish, note, output, rate_bar
+from geomatt.cli.generated import options_of, with_options
+from geomatt.cli.options import Dask, OutData, Processes, open_pool
 from geomatt.data.make.config import SampleConfig
 
-Molecule = Annotated[
-    str, typer.Argument(help="A file of any known format, or a SMILES string.", show_default=False)
-]
+if TYPE_CHECKING:
+    from geomatt.data.structures import Structure
+
+Molecule = Annotated[str, typer.Argument(help="A file of any known format, or a SMILES string.")]
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt sample ethanol.xyz --out ethanol.npz --frames 2000")(sample)
-
-
-@with_config(SampleConfig)
+@with_options(settings=options_of(SampleConfig))
 def sample(
     molecule: Molecule,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Data to write: .npz, .xyz or .extxyz.")],
+    out: OutData,
     settings: dict[str, Any],
     workers: Processes = 1,
     dask: Dask = None,
@@ -38,47 +33,29 @@ def sample(
     --conformers of a SMILES string, are several starts. OUT.json says how the
     data was made.
     """
-    from geomatt.data.make import open_workers, read_molecule
     from geomatt.data.make import sample as make_sample
-    from geomatt.data.make.molecule import molecule_name
     from geomatt.data.make.sampling import total_frames
 
-    config = sample_config(settings)
-    starts = read_molecule(
-        molecule,
-        conformers=config.conformers,
-        seed=config.seed,
-        charge=config.charge,
-        multiplicity=config.multiplicity,
-    )
-    try:
-        with (
-            open_workers(workers, dask) as chosen,
-            rate_bar("sampling", total_frames(config), "frames") as advance,
-        ):
-            result = make_sample(
-                starts, config, out, workers=chosen, progress=advance, name=molecule_name(molecule, starts[0])
-            )
-    except KeyboardInterrupt:
-        stopped()
+    config = SampleConfig(**settings)
+    starts, name = starts_of(molecule, config)
+    frames = total_frames(config)
+    with open_pool(workers, dask) as pool, rate_bar("sampling", frames, "frames") as advance:
+        result = make_sample(starts, config, out, workers=pool, progress=advance, name=name)
     output.print(summary_table(result.summary))
     for remark in notes(result.summary):
         note(f"Note: {remark}", style="yellow")
-    say(f"data: {out}\nhow it was made: {out.with_suffix('.json')}")
-    note(f"Next:\n  geomatt data info {out}\n  geomatt train {out} --out runs/{out.stem}")
+    files = {"data": out, "how it was made": out.with_suffix(".json")}
+    finish(files, f"geomatt data info {out}", f"geomatt train {out} --out runs/{out.stem}")
 
 
-def sample_config(settings: dict[str, Any]) -> SampleConfig:
-    """The configuration, with the text of arguments turned into values."""
-    from geomatt.data.make.method import parse_arguments
+def starts_of(molecule: str, config: SampleConfig) -> tuple[list[Structure], str]:
+    """The structures that sampling starts from, and a name for them."""
+    from geomatt.data.make import read_molecule
+    from geomatt.data.make.molecule import molecule_name
 
-    return SampleConfig(**{**settings, "arguments": parse_arguments(settings.get("arguments", {}))})
-
-
-def stopped() -> None:
-    """After Ctrl-C."""
-    note("Stopped; everything finished is kept. The same command continues.")
-    raise typer.Exit(130)
+    given = {name: getattr(config, name) for name in ("conformers", "seed", "charge", "multiplicity")}
+    starts = read_molecule(molecule, **given)
+    return starts, molecule_name(molecule, starts[0])
 
 
 def summary_table(summary: dict[str, Any]) -> Table:

@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from geomatt.cli.console import note, output, progress_bar, say
-from geomatt.cli.generated import parse_integers, parse_pairs, with_config
-from geomatt.cli.options import (
-    Device,
-    EnergyUnit,
-    FrameNumber,
-    LengthUnit,
-    OutFolder,
-    Precise,
-    load_model,
-    read_data,
-    read_structure,
-    result_folder,
-)
+from geomatt.cli import options
+from geomatt.cli.console import finish, note, output, progress_bar, say, table, warn
+from geomatt.cli.generated import options_of, parse_numbers, parse_pairs, with_options
 from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import SCAN, ScanSettings
+from geomatt.training.config import TrainConfig
 from geomatt.units import energy_unit as canonical_unit
 from geomatt.units import from_ev
 
@@ -36,27 +27,18 @@ XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(
-        epilog="Example: geomatt scan md17/ethanol:fast ethanol.xyz --torsion 0,1,2,8 --reference xtb"
-    )(scan)
-
-
 def _option(flag: str, text: str, **rest: Any) -> Any:
-    return typer.Option(flag, help=text, rich_help_panel=SCAN, show_default=False, **rest)
+    return typer.Option(flag, help=text, rich_help_panel=SCAN, **rest)
 
 
-@with_config(ScanSettings)
+@with_options(
+    settings=options_of(ScanSettings), reading=options_of(TrainConfig, "energy_unit", "length_unit")
+)
 def scan(
     settings: dict[str, Any],
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
-        ),
-    ],
-    structure: Annotated[str, typer.Argument(help="A file with the structure.", show_default=False)],
+    reading: dict[str, Any],
+    model: options.Model,
+    structure: options.StructureFile,
     torsion: Annotated[
         str | None, _option("--torsion", "Four atoms, counted from 0: 0,1,2,8.", metavar="A,B,C,D")
     ] = None,
@@ -78,15 +60,11 @@ def scan(
             metavar="NAME=VALUE",
         ),
     ] = None,
-    unit: Annotated[
-        str | None, _option("--unit", "Energy unit of the report; the training data's by default.")
-    ] = None,
-    out: OutFolder = None,
-    frame: FrameNumber = 0,
-    length_unit: LengthUnit = None,
-    energy_unit: EnergyUnit = None,
-    device: Device = None,
-    dtype: Precise = "float64",
+    unit: options.Unit = None,
+    out: options.OutFolder = None,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Precise = "float64",
 ) -> None:
     """Scan the energy along a torsion or a distance, rigid or relaxed, beside a reference.
 
@@ -94,18 +72,17 @@ def scan(
     by its own values of the coordinate. Writes the geometries, the numbers and a plot
     into --out; files of an earlier call are replaced.
     """
+    from geomatt.data import Dataset, write
     from geomatt.simulation.results import draw_scan, write_json
     from geomatt.simulation.scans import scan as run_scan
     from geomatt.training.interruption import stop_on_signal
 
     chosen, coordinate = ScanSettings(**settings), _coordinate(torsion, distance)
-    start = read_structure(structure, frame, length_unit)
-    loaded = load_model(Path(model), device, dtype)
+    start = options.read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
     shown = canonical_unit(unit or loaded.record.get("report_unit") or "eV")
-    with result_folder(out, structure, "scan") as folder:
-        compared_with = [
-            _reference(text, reference_option or [], energy_unit, length_unit) for text in reference or []
-        ]
+    with options.result_folder(out, structure, "scan") as folder:
+        compared_with = [_reference(text, reference_option or [], reading) for text in reference or []]
         what = "relaxed" if chosen.relaxed else "rigid"
         with progress_bar(f"{what} scan", chosen.points) as advance, stop_on_signal() as asked:
 
@@ -114,16 +91,15 @@ def scan(
                 return bool(asked)
 
             found = run_scan(loaded, start, coordinate, chosen, progress=show)
-        files = {
-            "geometries": folder / "scan.extxyz",
-            "numbers": folder / "scan.json",
-            "plot": folder / "scan.png",
-        }
-        _write_geometries(found, files["geometries"])
+        names = {"geometries": "scan.extxyz", "numbers": "scan.json", "plot": "scan.png"}
+        files = {what: folder / name for what, name in names.items()}
+        located = zip(found.structures, found.values.tolist(), strict=True)
+        named = [replace(s, info={coordinate.kind: value}) for s, value in located]
+        write(Dataset.from_structures(named), files["geometries"])
         references = [] if asked else [compare(found) for compare in compared_with]
         compared = [{"name": r.name, **found.against(r)} for r in references]
         values = {
-            "model": model,
+            "model": str(model),
             "settings": chosen.to_dict(),
             "coordinate": {"kind": coordinate.kind, "atoms": list(coordinate.atoms)},
             "values": found.values.tolist(),
@@ -137,19 +113,19 @@ def scan(
         }
         write_json(values, files["numbers"])
         draw_scan(found, references, shown, files["plot"])
-        _print(found, references, compared, shown, files)
+        _print(found, references, compared, shown)
         if len(found.values) < chosen.points:
+            finish(files)
             note(
                 f"Stopped after {len(found.values)} of {chosen.points} points, which are kept.",
                 style="yellow",
             )
             raise typer.Exit(128 + asked.signal)
         lowest = int(found.energies.argmin())
-        say(
-            f"Next:\n  geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point"
-        )
+        commands = [f"geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point"]
         if not references:
-            say("  the same with --reference xtb compares with GFN2-xTB")
+            commands.append("the same with --reference xtb compares with GFN2-xTB")
+        finish(files, *commands)
 
 
 def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
@@ -158,18 +134,17 @@ def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
     if (torsion is None) == (distance is None):
         raise GeomAttError("Give the coordinate to scan: --torsion A,B,C,D or --distance A,B.")
     if torsion is not None:
-        return Coordinate("torsion", parse_integers(torsion, "--torsion"))
-    return Coordinate("distance", parse_integers(str(distance), "--distance"))
+        return Coordinate("torsion", parse_numbers(torsion, "--torsion"))
+    return Coordinate("distance", parse_numbers(str(distance), "--distance"))
 
 
-def _reference(
-    text: str, options: list[str], energy_unit: str | None, length_unit: str | None
-) -> Callable[[Scan], Reference]:
+def _reference(text: str, options: list[str], reading: dict[str, Any]) -> Callable[[Scan], Reference]:
     """What makes the reference of a scan; a wrong one is reported before the scan is run."""
+    from geomatt.data import read
     from geomatt.simulation.scans import calculator_reference, data_reference, make_calculator
 
     if Path(text).exists():
-        data = read_data(text, energy_unit, length_unit, ["forces=none"])
+        data = read(text, **reading, keys={"forces": "none"})
         return lambda found: data_reference(data, text, found.coordinate, found.structures[0])
     given = {k: _value(v) for k, v in parse_pairs(options, "--reference-option", "method=GFN1-xTB").items()}
     path, defaults = XTB if text == "xtb" else (text, {})
@@ -193,41 +168,15 @@ def _value(text: str) -> Any:
         return text
 
 
-def _write_geometries(found: Scan, path: Path) -> None:
-    from dataclasses import replace
-
-    from geomatt.data import Dataset, write
-
-    named = [
-        replace(s, info={found.coordinate.kind: float(value)})
-        for s, value in zip(found.structures, found.values, strict=True)
-    ]
-    write(Dataset.from_structures(named), path)
-
-
-def _print(
-    found: Scan,
-    references: list[Reference],
-    compared: list[dict[str, Any]],
-    unit: str,
-    files: dict[str, Path],
-) -> None:
+def _print(found: Scan, references: list[Reference], compared: list[dict[str, Any]], unit: str) -> None:
     import numpy as np
-    from rich.table import Table
 
     factor, name = from_ev(unit), found.coordinate.name(found.structures[0])
     kind = "Relaxed" if found.relaxed else "Rigid"
-    output.print(
-        f"{kind} scan of {found.coordinate.kind} {name}, {unit} above the lowest point", style="italic"
-    )
-    table = Table()
-    for heading in (found.coordinate.unit, "model", *(r.name for r in references), ""):
-        table.add_column(heading, justify="right")
-    marks = dict(found.extrema())
-    lowest = found.energies.min()
+    marks, lowest = dict(found.extrema()), found.energies.min()
+    rows = []
     # All points of a short scan, the turning points of a long one.
-    rows = range(len(found.values)) if len(found.values) <= MOST_ROWS else sorted(marks)
-    for p in rows:
+    for p in range(len(found.values)) if len(found.values) <= MOST_ROWS else sorted(marks):
         value = found.values[p]
         others = [
             f"{factor * (np.interp(value, r.values, r.energies) - r.energies.min()):.3f}"
@@ -236,21 +185,16 @@ def _print(
             for r in references
         ]
         mark = marks.get(p, "") + ("" if found.converged[p] else " not converged")
-        table.add_row(f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, mark.strip())
-    output.print(table)
+        rows.append([f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, mark.strip()])
+    title = f"{kind} scan of {found.coordinate.kind} {name}, {unit} above the lowest point"
+    say(title, style="italic")
+    output.print(table("", (found.coordinate.unit, "model", *(r.name for r in references), ""), rows))
     for numbers in compared:
-        output.print(
+        say(
             f"Against {numbers['name']}: RMS difference {factor * numbers['rms_eV']:.3f}, "
             f"largest {factor * numbers['largest_eV']:.3f}; highest point "
             f"{factor * numbers['barrier_model_eV']:.3f}, reference "
-            f"{factor * numbers['barrier_reference_eV']:.3f} {unit}.",
-            highlight=False,
-            soft_wrap=True,
+            f"{factor * numbers['barrier_reference_eV']:.3f} {unit}."
         )
     if not found.converged.all():
-        note(
-            f"Warning: {int((~found.converged).sum())} points did not reach --fmax. Give more --steps.",
-            style="yellow",
-        )
-    lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    say(lines)
+        warn(f"{int((~found.converged).sum())} points did not reach --fmax. Give more --steps.")

@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from geomatt.cli.console import console, note, output, progress_bar, say
-from geomatt.cli.generated import with_flags
-from geomatt.cli.options import (
-    Device,
-    FrameNumber,
-    LengthUnit,
-    OutFolder,
-    Precise,
-    load_model,
-    read_structure,
-    result_folder,
-)
+from geomatt.cli import options
+from geomatt.cli.console import finish, note, output, progress_bar, say, table, warn
+from geomatt.cli.generated import with_flags, with_options
+from geomatt.cli.relax import relax_one
+from geomatt.simulation.settings import RelaxSettings
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
+    from geomatt.data.structures import Structure
+    from geomatt.model import AnyPotential
     from geomatt.simulation.normal_modes import Vibrations
 
 MOST_ROWS = 40  # modes in the table
 STILL = 0.01  # eV/Å, a force above which a structure is not stationary
+HEADINGS = ("mode", "cm⁻¹", "meV", "reduced\nmass (u)", "atoms that move most")
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(epilog="Example: geomatt vibrations md17/ethanol:fast ethanol.xyz")(vibrations)
-
-
+@with_options(reading=options.LENGTH_UNIT)
 def vibrations(
-    model: Annotated[
-        str,
-        typer.Argument(
-            help="A model file, the folder of a run, or a name of `geomatt models`.", show_default=False
-        ),
-    ],
-    structure: Annotated[str, typer.Argument(help="A file with the structure.", show_default=False)],
-    out: OutFolder = None,
+    reading: dict[str, Any],
+    model: options.Model,
+    structure: options.StructureFile,
+    out: options.OutFolder = None,
     relax: Annotated[
-        bool, typer.Option("--relax/--no-relax", help="Relax the structure first, to --fmax.")
+        bool, options.option("Relax the structure first, to --fmax.", "--relax/--no-relax")
     ] = True,
-    fmax: Annotated[float, typer.Option("--fmax", help="Highest force after relaxing, in eV/Å.")] = 0.001,
-    step: Annotated[
-        float, typer.Option("--step", help="Displacement of atoms in Å.", min=1e-4, max=0.1)
-    ] = 0.005,
-    frame: FrameNumber = 0,
-    length_unit: LengthUnit = None,
-    device: Device = None,
-    dtype: Precise = "float64",
+    fmax: Annotated[float, options.option("Highest force after relaxing, in eV/Å.")] = 0.001,
+    step: Annotated[float, options.option("Displacement of atoms in Å.", min=0.0001, max=0.1)] = 0.005,
+    frame: options.FrameNumber = 0,
+    device: options.Device = None,
+    dtype: options.Precise = "float64",
 ) -> None:
     """Compute vibrational frequencies, the zero-point energy and the normal modes.
 
@@ -65,9 +47,9 @@ def vibrations(
     from geomatt.simulation.normal_modes import vibrations as normal_modes
     from geomatt.simulation.results import draw_vibrations, write_json, write_modes
 
-    start = read_structure(structure, frame, length_unit)
-    loaded = load_model(Path(model), device, dtype)
-    with result_folder(out, structure, "vibrations") as folder:
+    start = options.read_structure(structure, frame, reading)
+    loaded = options.load_model(model, device, dtype)
+    with options.result_folder(out, structure, "vibrations") as folder:
         if relax:
             start = _relaxed(loaded, start, fmax)
             write(Dataset.from_structures([start]), folder / "relaxed.extxyz")
@@ -77,7 +59,7 @@ def vibrations(
         files = write_modes(found, folder)
         files |= {"numbers": folder / "vibrations.json", "plot": folder / "vibrations.png"}
         values = {
-            "model": model,
+            "model": str(model),
             "wavenumbers_cm-1": found.wavenumbers.tolist(),
             "reduced_masses_u": found.reduced_masses.tolist(),
             "zero_point_energy_eV": found.zero_point_energy,
@@ -90,24 +72,18 @@ def vibrations(
         }
         write_json(values, files["numbers"])
         draw_vibrations(found, files["plot"])
-        _print(found, texts, files)
+        _print(found, texts)
         if len(found.imaginary):
-            say(f"Next:\n  geomatt relax {model} {files['moved along the imaginary modes']} --all")
+            finish(files, f"geomatt relax {model} {files['moved along the imaginary modes']} --all")
         else:
-            say(f"Next:\n  geomatt md {model} {files['structure']} --ensemble nve --time 10")
+            finish(files, f"geomatt md {model} {files['structure']} --ensemble nve --time 10")
 
 
-def _relaxed(model: Any, start: Any, fmax: float) -> Any:
+def _relaxed(model: AnyPotential, start: Structure, fmax: float) -> Structure:
     """The structure at the nearest stationary point."""
-    from geomatt.simulation.relaxation import RelaxProgress, relax
-    from geomatt.simulation.settings import RelaxSettings
-
-    with console.status("relaxing …") as status:
-
-        def show(seen: RelaxProgress) -> None:
-            status.update(f"relaxing, step {seen.step}, highest force {seen.fmax:.4f} eV/Å")
-
-        result = relax(model, start, RelaxSettings(fmax=fmax), progress=show)
+    result, stopped = relax_one(model, start, RelaxSettings(fmax=fmax))
+    if stopped:
+        raise KeyboardInterrupt
     note(
         f"Relaxed in {result.steps} steps: {result.energies[-1] - result.energies[0]:+.4f} eV, highest force "
         f"{result.fmax[-1]:.4f} eV/Å, atoms moved by {result.rmsd:.3f} Å (RMSD)."
@@ -115,41 +91,27 @@ def _relaxed(model: Any, start: Any, fmax: float) -> Any:
     return result.end
 
 
-def _print(found: Vibrations, texts: list[str], files: dict[str, Path]) -> None:
-    from rich.table import Table
-
-    table = Table(title="Normal modes", title_justify="left")
-    for heading in ("mode", "cm⁻¹", "meV", "reduced\nmass (u)"):
-        table.add_column(heading, justify="right")
-    table.add_column("atoms that move most")
-    shown = range(len(found.wavenumbers))
-    for number in shown[:MOST_ROWS]:
-        value = found.wavenumbers[number]
+def _print(found: Vibrations, texts: list[str]) -> None:
+    rows = []
+    for number, value in enumerate(found.wavenumbers[:MOST_ROWS]):
         sign = "i" if value < 0 else ""
-        table.add_row(
-            str(number + 1),
-            f"{abs(value):.1f}{sign}",
-            f"{abs(value) * 0.1239841984:.1f}{sign}",
-            f"{found.reduced_masses[number]:.2f}",
-            found.movers(number),
+        energy = abs(value) * 0.1239841984
+        mass, movers = found.reduced_masses[number], found.movers(number)
+        rows.append(
+            [str(number + 1), f"{abs(value):.1f}{sign}", f"{energy:.1f}{sign}", f"{mass:.2f}", movers]
         )
-    if len(shown) > MOST_ROWS:
-        table.caption = f"{len(shown) - MOST_ROWS} more in the JSON file"
-    output.print(table)
+    more = len(found.wavenumbers) - MOST_ROWS
+    caption = f"{more} more in the JSON file" if more > 0 else None
+    output.print(table("Normal modes", HEADINGS, rows, left=HEADINGS[-1:], caption=caption))
     energy = found.zero_point_energy
-    output.print(
+    say(
         f"Zero-point energy: {energy:.4f} eV ({energy * from_ev('kcal/mol'):.2f} kcal/mol), harmonic. "
-        f"Translations and rotations, ideally zero: up to {abs(found.rigid).max():.1f} cm⁻¹.",
-        highlight=False,
-        soft_wrap=True,
+        f"Translations and rotations, ideally zero: up to {abs(found.rigid).max():.1f} cm⁻¹."
     )
     if found.fmax > STILL:
-        note(
-            f"Warning: the highest force is {found.fmax:.3f} eV/Å, so this is not a stationary point and the "
-            "frequencies have no meaning as vibrations. Leave out --no-relax.",
-            style="yellow",
+        warn(
+            f"the highest force is {found.fmax:.3f} eV/Å, so this is not a stationary point and the "
+            "frequencies have no meaning as vibrations. Leave out --no-relax."
         )
     for text in texts:
-        note(f"Warning: {text}", style="yellow")
-    lines = "\n".join(f"{what}: {file}" for what, file in files.items())
-    say(lines)
+        warn(text)

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import math
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from geomatt.arguments import path_of
 from geomatt.errors import GeomAttError
+from geomatt.locks import LockedError, file_lock
 
 _ADVICE = {
     errno.ENOSPC: "The disk is full: free some space.",
@@ -48,6 +51,19 @@ def make_folder(path: str | Path) -> Path:
 
 
 @contextmanager
+def locked_folder(path: str | Path) -> Iterator[Path]:
+    """A folder for results, made if needed; an error if another process writes into it."""
+    folder = make_folder(path)
+    try:
+        with file_lock(folder / ".lock"):
+            yield folder
+    except LockedError as error:
+        raise GeomAttError(
+            f"{folder} is in use by {error}. Wait until it ends, stop it, or choose another `out`."
+        ) from None
+
+
+@contextmanager
 def atomic_output(path: str | Path) -> Iterator[Path]:
     """Yield a temporary file that replaces ``path`` on success; on any error ``path`` is unchanged.
 
@@ -80,6 +96,15 @@ def atomic_write(path: str | Path, content: bytes) -> None:
     """Write a file atomically."""
     with atomic_output(path) as temporary:
         temporary.write_bytes(content)
+
+
+def finite(value: Any) -> Any:
+    """The same values with None for those that are no finite number, which JSON does not have."""
+    if isinstance(value, dict):
+        return {key: finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def sha256(path: Path) -> str:

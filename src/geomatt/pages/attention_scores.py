@@ -14,6 +14,7 @@ from geomatt.data.batch import collate
 from geomatt.data.bonds import bond_matrix, distances, hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.model import AnyPotential, AttentionRecord
+from geomatt.pages.page import evenly
 
 MOST_FRAMES, UNTRAINED_FRAMES = 20, 3
 KINDS = ("covalent", "hydrogen")
@@ -33,9 +34,7 @@ def score_table(
     For hydrogen bonds the covalently bonded pairs are left out. The mean over frames is shown; untrained
     networks are the mean and standard deviation over networks, for the same record.
     """
-    scored = np.unique(np.linspace(0, len(structures) - 1, min(MOST_FRAMES, len(structures))).round()).astype(
-        int
-    )
+    scored = evenly(len(structures), MOST_FRAMES)
     few = [structures[k] for k in scored[:UNTRAINED_FRAMES]]
     targets = [_targets(structures[k]) for k in scored]
     kinds = [kind for kind in KINDS if any(kind in t for t in targets)]
@@ -44,30 +43,30 @@ def score_table(
     labels = [record.label for record in found[0]]
     closeness = [1.0 / (distances(structures[k]) + np.eye(len(structures[k]))) for k in scored]
     controls = _untrained(potential, few, untrained, tell)
-    rows = []
-    for number, label in enumerate(labels):
-        row = [label]
+
+    def row(label: str, matrices: Sequence[np.ndarray], record: int | None) -> list[str]:
+        cells = [label]
         for kind in kinds:
-            matrices = [found[k][number].matrix for k in scored]
-            row += [_text([_mean(kind, targets, matrices)])]
+            cells.append(_text([_mean(kind, targets, matrices)]))
             if untrained:
-                own = [_mean(kind, targets[: len(few)], each) for each in controls[number]]
-                row += [_text(own)]
-        rows.append(row)
-    control = ["1 / distance"]
-    for kind in kinds:
-        control += [_text([_mean(kind, targets, closeness)]), *([""] if untrained else [])]
+                few_targets = targets[: len(few)]
+                own = [] if record is None else [[each[record] for each in network] for network in controls]
+                cells.append(_text([_mean(kind, few_targets, each) for each in own]) if own else "")
+        return cells
+
+    rows = [row(label, [found[k][r].matrix for k in scored], r) for r, label in enumerate(labels)]
+    rows.append(row("1 / distance", closeness, None))
     header = ["average precision"]
     for kind in kinds:
         header += [f"{kind} bonds", *([f"{kind}: untrained"] if untrained else [])]
     over = "" if len(scored) == 1 else f"Mean over {len(scored)} frames."
     note = (
-        f"1 is perfect: all bonds before all other pairs. {over} Bonds are those of "
-        "the geometry (distances, and angles for hydrogen bonds), which the model was never told."
+        f"1: all bonds rank before all other pairs. {over} Bonds are those of "
+        "the geometry (distances, and angles for hydrogen bonds), which the model is not given."
     )
     if untrained:
         note += f" Untrained: {untrained} networks with random weights, mean ± standard deviation."
-    return {"header": header, "rows": [*rows, control], "note": note}
+    return {"header": header, "rows": rows, "note": note}
 
 
 def _targets(structure: Structure) -> dict[str, tuple[np.ndarray, np.ndarray]]:
@@ -95,20 +94,13 @@ def _untrained(
     count: int,
     tell: Callable[[str, int, int], None],
 ) -> list[list[list[np.ndarray]]]:
-    """Matrices by record, network and structure."""
-    network = potential.members[0].network
-    found: list[list[list[np.ndarray]]] = []
-    for number, each in enumerate(untrained_networks(network, count)):
-        for k, structure in enumerate(structures):
-            with torch.no_grad():
-                records = each.attention(collate([structure], each.dtype, each.device))
-            if not found:
-                found = [[] for _ in records]
-            for r, record in enumerate(records):
-                if k == 0:
-                    found[r].append([])
-                found[r][-1].append(record.matrix[0].double().cpu().numpy())
-        tell("untrained networks", number + 1, count)
+    """Matrices by network, structure and record."""
+    found = []
+    for network in untrained_networks(potential.members[0].network, count):
+        with torch.no_grad():
+            all_records = [network.attention(collate([s], network.dtype, network.device)) for s in structures]
+        found.append([[r.matrix[0].double().cpu().numpy() for r in records] for records in all_records])
+        tell("untrained networks", len(found), count)
     return found
 
 

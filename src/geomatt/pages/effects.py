@@ -15,7 +15,7 @@ from geomatt.data.batch import collate
 from geomatt.data.bonds import bond_matrix, hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.model import AnyPotential, AttentionRecord, Potential
-from geomatt.pages.page import quantised
+from geomatt.pages.page import evenly, quantised
 from geomatt.pages.pair_sets import Pairs, PairSet, atom_sets, own_sets, usual_sets
 
 MOST_PAIRS = 400  # switched off in one frame: bonds first, then the strongest by attention
@@ -54,11 +54,9 @@ def choose_details(
     The sets a user asks for, `own`, are switched off in every frame that is chosen.
     """
     per_frame = max(1, min(MOST_PAIRS, max(len(s) * (len(s) - 1) // 2 for s in structures)))
-    count = min(len(structures), max(1, budget // per_frame), MOST_DETAILED)
-    frames = np.unique(np.linspace(0, len(structures) - 1, count).round().astype(int))
     most = min(MOST_PAIRS, budget)
     details = []
-    for frame in frames:
+    for frame in evenly(len(structures), min(max(1, budget // per_frame), MOST_DETAILED)):
         structure, matrices = structures[frame], [symmetrised(r.matrix) for r in found[frame]]
         pairs = _strongest(structure, matrices, most)
         sets = [PairSet("", pair[None]) for pair in pairs] + own_sets(own, structure)

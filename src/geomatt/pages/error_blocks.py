@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from geomatt.data.structures import Dataset
-from geomatt.elements import symbols
+from geomatt.elements import atom_labels
 from geomatt.evaluation import Errors, EvaluationResult
 from geomatt.evaluation.plots import mean_of_composition
 from geomatt.model.calibration import LEVELS
-from geomatt.pages.page import Block
+from geomatt.pages.page import Block, chart, charts, heading, short, table, text_block
 from geomatt.pages.structures import molecule_item
 from geomatt.units import from_ev
 
@@ -28,15 +27,13 @@ def error_blocks(result: EvaluationResult, training: Dataset | None = None) -> l
     if result.trained:
         what = "included, so these errors are too small" if result.trained_included else "left out"
         text = f"{result.trained} frames the model was trained or validated on are {what}."
-        blocks.append({"kind": "text", "text": text, "note": result.trained_included})
-    charts = _parity(result, unit, factor)
-    if training is not None and (chart := _by_distance(result, training, unit, factor)):
-        charts.append(chart)
-    if chart := _by_spread(result, unit, factor):
-        charts.append(chart)
-    charts += _coverage(result)
-    if charts:
-        blocks.append({"kind": "charts", "items": charts})
+        blocks.append(text_block(text, note=result.trained_included))
+    items = _parity(result, unit, factor)
+    if training is not None and (found := _by_distance(result, training, unit, factor)):
+        items.append(found)
+    if found := _by_spread(result, unit, factor):
+        items.append(found)
+    blocks += charts([*items, *_coverage(result)])
     if atoms := _by_atom(result, unit, factor):
         blocks.append(atoms)
     return blocks + _worst(result, unit, factor)
@@ -64,7 +61,7 @@ def _table(result: EvaluationResult, unit: str, factor: float) -> Block:
     if len(result.per_molecule) > 1:
         rows += [row(name, errors) for name, errors in result.per_molecule.items()]
     rows += [row(f"atoms {name}", errors) for name, errors in result.per_element.items()]
-    return {"kind": "table", "title": "Errors", "header": header, "rows": rows}
+    return table("Errors", header, rows)
 
 
 def _parity(result: EvaluationResult, unit: str, factor: float) -> list[dict[str, Any]]:
@@ -82,11 +79,13 @@ def _parity(result: EvaluationResult, unit: str, factor: float) -> list[dict[str
 def _scatter(title: str, true: np.ndarray, predicted: np.ndarray, label: str) -> dict[str, Any]:
     known = np.flatnonzero(np.isfinite(true))
     chosen = known[:: max(1, -(-len(known) // MOST_POINTS))]
-    return {
-        "title": title,
-        "series": [{"kind": "points", "x": _short(true[chosen]), "y": _short(predicted[chosen])}],
-        "options": {"xLabel": f"reference {label}", "yLabel": "predicted", "diagonal": True},
-    }
+    series = _points(true[chosen], predicted[chosen])
+    return chart(title, series, f"reference {label}", "predicted", diagonal=True)
+
+
+def _points(x: np.ndarray, y: np.ndarray) -> list[dict[str, Any]]:
+    """The only series of a scatter plot."""
+    return [{"kind": "points", "x": short(x), "y": short(y)}]
 
 
 def _by_distance(
@@ -109,15 +108,13 @@ def _by_distance(
 
     shown = slice(None, None, max(1, -(-len(result.data) // 500)))
     away = cdist(pair_distances(result.data, 500), pair_distances(training, 2000)).min(1) / np.sqrt(len(i))
-    return {
-        "title": "Error and distance from the training data",
-        "series": [{"kind": "points", "x": _short(away), "y": _short(factor * errors[shown])}],
-        "options": {
-            "xLabel": "RMS difference of distances to the nearest training frame (Å)",
-            "yLabel": f"force MAE of a frame ({unit}/Å)",
-            "zero": True,
-        },
-    }
+    return chart(
+        "Error and distance from the training data",
+        _points(away, factor * errors[shown]),
+        "RMS difference of distances to the nearest training frame (Å)",
+        f"force MAE of a frame ({unit}/Å)",
+        zero=True,
+    )
 
 
 def _by_spread(result: EvaluationResult, unit: str, factor: float) -> dict[str, Any] | None:
@@ -129,15 +126,13 @@ def _by_spread(result: EvaluationResult, unit: str, factor: float) -> dict[str, 
     chosen = known[:: max(1, -(-len(known) // MOST_POINTS))]
     spread = result.forces_spread[chosen]
     several = result.provenance.get("members", 1) > 1
-    return {
-        "title": "Error and spread of the members" if several else "Error and estimated error",
-        "series": [{"kind": "points", "x": _short(factor * spread), "y": _short(factor * errors[chosen])}],
-        "options": {
-            "xLabel": f"{'spread' if several else 'estimated error'} of the force on an atom ({unit}/Å)",
-            "yLabel": f"its error ({unit}/Å)",
-            "zero": True,
-        },
-    }
+    return chart(
+        "Error and spread of the members" if several else "Error and estimated error",
+        _points(factor * spread, factor * errors[chosen]),
+        f"{'spread' if several else 'estimated error'} of the force on an atom ({unit}/Å)",
+        f"its error ({unit}/Å)",
+        zero=True,
+    )
 
 
 def _coverage(result: EvaluationResult) -> list[dict[str, Any]]:
@@ -145,12 +140,14 @@ def _coverage(result: EvaluationResult) -> list[dict[str, Any]]:
     titles = {"energy": "Error bars of energies", "forces": "Error bars of forces"}
     note = "On the dotted line as many errors are below the error bars as asked for. Raw: not calibrated."
     return [
-        {
-            "title": titles[quantity],
-            "series": [{"label": kind, "x": list(LEVELS), "y": _short(y)} for kind, y in kinds.items()],
-            "options": {"xLabel": "share asked for", "yLabel": "share found", "diagonal": True},
-            "note": note,
-        }
+        chart(
+            titles[quantity],
+            [{"label": kind, "x": list(LEVELS), "y": short(y)} for kind, y in kinds.items()],
+            "share asked for",
+            "share found",
+            note,
+            diagonal=True,
+        )
         for quantity, kinds in (result.coverage or {}).items()
     ]
 
@@ -163,12 +160,11 @@ def _by_atom(result: EvaluationResult, unit: str, factor: float) -> Block | None
     if not (numbers == numbers[0]).all():
         return None
     errors = np.nanmean(np.abs(result.forces - data.forces).reshape(len(data), -1, 3), axis=(0, 2))
-    labels = [f"{symbol}{k}" for k, symbol in enumerate(symbols(numbers[0]))]
     return {
         "kind": "bars",
         "title": "Force error by atom",
-        "labels": labels,
-        "values": _short(factor * errors),
+        "labels": atom_labels(numbers[0]),
+        "values": short(factor * errors),
         "yLabel": f"force MAE ({unit}/Å)",
     }
 
@@ -187,12 +183,4 @@ def _worst(result: EvaluationResult, unit: str, factor: float) -> list[Block]:
         wrong = result.forces[rows] - result.data.forces[rows]
         note = f"force MAE {factor * errors[frame]:.4g} {unit}/Å; arrows: predicted minus reference force"
         items.append(molecule_item(result.data[int(frame)], f"Frame {frame} of the test data", note, wrong))
-    return [
-        {"kind": "heading", "text": "Frames with the largest errors"},
-        {"kind": "molecules", "items": items},
-    ]
-
-
-def _short(values: Iterable[float]) -> list[float]:
-    """Four digits, enough for a plot."""
-    return [float(f"{v:.4g}") for v in values]
+    return [heading("Frames with the largest errors"), {"kind": "molecules", "items": items}]

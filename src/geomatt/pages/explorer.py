@@ -20,7 +20,7 @@ from geomatt.model.potential import several
 from geomatt.pages.attention_curves import distance_curves
 from geomatt.pages.attention_scores import score_table
 from geomatt.pages.effects import choose_details, gather_effects, gather_paths, usual_budget
-from geomatt.pages.page import Block, Page, quantised
+from geomatt.pages.page import Block, Page, evenly, notes, quantised
 from geomatt.pages.pair_sets import Pairs, own_sets
 from geomatt.pages.structures import common_turns, element_table, good_view, pair_lists, structure_label
 from geomatt.units import from_ev
@@ -67,8 +67,7 @@ def explain(
         progress=progress,
     )
     title = f"Attention: {name or block['frames'][0]['label']}"
-    notes = [{"kind": "text", "text": text, "note": True} for text in block.pop("notes")]
-    return Page(title, describe(potential), [*notes, block], arrays)
+    return Page(title, describe(potential), [*notes(block.pop("notes")), block], arrays)
 
 
 def explorer_block(
@@ -81,10 +80,9 @@ def explorer_block(
     off: Sequence[Pairs] = (),
     untrained: int | None = None,
     unit: str | None = None,
-    prefix: str = "",
     progress: Progress | None = None,
 ) -> tuple[Block, dict[str, np.ndarray]]:
-    """The explorer as a block of a page, and its arrays with names that begin with `prefix`."""
+    """The explorer as a block of a page, and its arrays."""
     tell = progress or (lambda what, done, total: None)
     if not structures:
         raise GeomAttError("There is no structure to explain.")
@@ -95,14 +93,11 @@ def explorer_block(
     if not records:
         kind = potential.members[0].network.kind
         raise GeomAttError(f"The network {kind!r} has no attention, so there is nothing to explain.")
-    shown, notes = _choose(structures, frames, len(records) * len(members))
+    shown, remarks = _choose(structures, frames, len(records) * len(members))
     chosen = [structures[k] for k in shown]
     for structure in chosen:
         own_sets(off, structure)  # a mistake is told before anything is computed
-    for text in sorted(
-        {*potential.extrapolations(chosen), *(d for s in chosen for d in potential.doubts(s))}
-    ):
-        notes.append(text)
+    remarks += sorted({*potential.extrapolations(chosen), *(d for s in chosen for d in potential.doubts(s))})
     unit = unit or potential.record.get("report_unit") or "eV"
     factor = from_ev(unit)
     found = [_predict(member, chosen, tell) for _, member in members]
@@ -120,7 +115,6 @@ def explorer_block(
     paths, path_arrays = gather_paths(potential.members[0], chosen, records, details)
     block: Block = {
         "kind": "explorer",
-        "prefix": prefix,
         "name": name or formula(chosen[0].numbers),
         "unit": unit,
         "frames": [
@@ -133,11 +127,10 @@ def explorer_block(
         "scores": score_table(potential, chosen, [p.attention or [] for p in found[0]], controls, tell),
         "effects": described,
         "paths": paths,
-        "notes": notes,
+        "notes": remarks,
         **element_table(chosen),
     }
-    every = {**arrays, **effect_arrays, **path_arrays}
-    return block, {f"{prefix}{label}": values for label, values in every.items()}
+    return block, {**arrays, **effect_arrays, **path_arrays}
 
 
 def describe(potential: AnyPotential) -> str:
@@ -179,7 +172,7 @@ def _choose(structures: Sequence[Structure], frames: int, matrices: int) -> tupl
     largest = max(len(s) for s in structures)
     fitting = max(1, MOST_BYTES // (matrices * largest**2 * 2 * 4 // 3))
     count = min(len(structures), frames, fitting)
-    shown = np.unique(np.linspace(0, len(structures) - 1, count).round().astype(int)).tolist()
+    shown = evenly(len(structures), count).tolist()
     if count == len(structures):
         return shown, []
     why = "" if count == frames else ", so that the page stays small"

@@ -12,17 +12,8 @@ from geomatt.evaluation import EvaluationResult, evaluate
 from geomatt.model import Committee
 from geomatt.pages.error_blocks import error_blocks
 from geomatt.pages.explorer import Progress, describe
-from geomatt.pages.page import Block, Page
-from geomatt.pages.reports import (
-    REPORT,
-    attention_blocks,
-    averaging,
-    curve_charts,
-    data_checks,
-    heading,
-    next_steps,
-    typical_frame,
-)
+from geomatt.pages.page import Block, Page, heading, next_steps, table
+from geomatt.pages.reports import REPORT, attention_blocks, data_checks, learning_curves, typical_frame
 from geomatt.training import TrainResult
 from geomatt.training.folder import HISTORY
 from geomatt.units import from_ev
@@ -44,12 +35,8 @@ def members_report(
     blocks: list[Block] = [_table(results, tested, together)]
     links = {result.folder.name: f"{result.folder.name}/{REPORT}" for result in results}
     blocks.append({"kind": "links", "text": "Each member has a page of its own:", "items": links})
-    charts = curve_charts({result.folder.name: result.folder / HISTORY for result in results}, unit)
-    if charts:
-        which = averaging(committee.record.get("settings", {}))
-        text = f"Errors on validation frames; {which}."
-        blocks += [heading("Learning curves"), {"kind": "charts", "items": charts}]
-        blocks.append({"kind": "text", "text": text})
+    histories = {result.folder.name: result.folder / HISTORY for result in results}
+    blocks += learning_curves(histories, unit, committee.record.get("settings", {}))
     if together is not None:
         blocks.append(heading(f"The mean of the members on {len(together.data)} test frames"))
         blocks += error_blocks(together, dataset.select(splits[0].train))
@@ -91,11 +78,4 @@ def _table(
     header = ["", f"validation: energy ({unit})", f"forces ({unit}/Å)", "test: energy", "forces"]
     note = "The last row is the committee: the mean of the predictions." if together is not None else ""
     strong = [len(rows) - 1] if together is not None else []
-    return {
-        "kind": "table",
-        "title": "Mean absolute errors",
-        "header": header,
-        "rows": rows,
-        "note": note,
-        "strong": strong,
-    }
+    return table("Mean absolute errors", header, rows, note=note, strong=strong)

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_write, require_writable
+from geomatt.data.files import atomic_write, finite, require_writable
 from geomatt.errors import GeomAttError
 
 # In the order in which they need each other.
@@ -80,6 +80,11 @@ def page_path(path: str | os.PathLike[str]) -> Path:
     return target
 
 
+def evenly(count: int, most: int) -> np.ndarray:
+    """At most so many numbers from 0 to count − 1, at even distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
 def quantised(values: np.ndarray) -> tuple[np.ndarray, float]:
     """Values as int16, and the factor that gives them back to 1/32767 of the largest."""
     scale = float(np.abs(values).max(initial=0.0)) / 32767.0
@@ -105,8 +110,55 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no JSON")
 
 
-def finite(value: Any) -> Any:
-    """Numbers, also in lists, with None for those that are not finite."""
-    if isinstance(value, list | tuple):
-        return [finite(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+def heading(text: str) -> Block:
+    """The title of a part of a page."""
+    return {"kind": "heading", "text": text}
+
+
+def text_block(text: str, note: bool = False) -> Block:
+    """A paragraph, which stands out if it is a note."""
+    return {"kind": "text", "text": text, "note": note}
+
+
+def notes(texts: Iterable[str]) -> list[Block]:
+    """Paragraphs that stand out."""
+    return [text_block(text, note=True) for text in texts]
+
+
+def facts(rows: Iterable[Sequence[str]]) -> Block:
+    """Names and values."""
+    return {"kind": "facts", "rows": list(rows)}
+
+
+def table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]], **more: Any) -> Block:
+    """A table; `note` is a text below it, `strong` are the numbers of rows that stand out."""
+    return {"kind": "table", "title": title, "header": list(header), "rows": rows, **more}
+
+
+def charts(items: Sequence[Mapping[str, Any]]) -> list[Block]:
+    """Charts side by side, if there are any."""
+    return [{"kind": "charts", "items": items}] if items else []
+
+
+def chart(
+    title: str,
+    series: Sequence[Mapping[str, Any]],
+    x_label: str,
+    y_label: str,
+    note: str = "",
+    **options: Any,
+) -> dict[str, Any]:
+    """An entry of `charts`; `options` are `logY`, `diagonal` and `zero`."""
+    options |= {"xLabel": x_label, "yLabel": y_label}
+    return {"title": title, "series": series, "options": options, "note": note}
+
+
+def next_steps(commands: Sequence[str]) -> list[Block]:
+    """Commands to run next, if there are any."""
+    shown: list[Block] = [{"kind": "command", "text": command} for command in commands]
+    return [heading("Next"), *shown] if shown else []
+
+
+def short(values: Iterable[float], digits: int = 4) -> list[float | None]:
+    """Numbers with as many digits as a plot needs; None for those that are not finite."""
+    return [float(f"{v:.{digits}g}") if math.isfinite(v) else None for v in values]

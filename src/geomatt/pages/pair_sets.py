@@ -12,7 +12,7 @@ from scipy.sparse.csgraph import connected_components
 
 from geomatt.data.bonds import bond_matrix, distances, hydrogen_bonds
 from geomatt.data.structures import Structure
-from geomatt.elements import formula, symbols
+from geomatt.elements import atom_labels, formula
 from geomatt.errors import GeomAttError
 
 Pairs = Sequence[tuple[int, int]]
@@ -30,7 +30,7 @@ class PairSet:
 
 def own_sets(given: Sequence[Pairs], structure: Structure) -> list[PairSet]:
     """The sets a user asks for, named by their atoms."""
-    atoms, names = len(structure), _names(structure)
+    atoms, names = len(structure), atom_labels(structure.numbers)
     found = []
     for pairs in given:
         index = np.unique(np.sort(np.array(pairs, dtype=int).reshape(-1, 2), axis=1), axis=0)
@@ -66,7 +66,7 @@ def atom_sets(structure: Structure) -> list[PairSet]:
         PairSet(
             f"all pairs of {name}", np.sort([(atom, other) for other in everyone if other != atom], axis=1)
         )
-        for atom, name in enumerate(_names(structure))
+        for atom, name in enumerate(atom_labels(structure.numbers))
     ]
 
 
@@ -82,7 +82,3 @@ def _between_molecules(structure: Structure, covalent: np.ndarray) -> dict[str, 
             own = np.logical_and.outer(part == a, part == b)
             found[f"pairs of molecules {names[a]} and {names[b]}"] = own | own.T
     return found
-
-
-def _names(structure: Structure) -> list[str]:
-    return [f"{symbol}{k}" for k, symbol in enumerate(symbols(structure.numbers))]

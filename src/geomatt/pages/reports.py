@@ -20,7 +20,7 @@ from geomatt.evaluation import EvaluationResult
 from geomatt.model import AnyPotential
 from geomatt.pages.error_blocks import error_blocks, frame_errors
 from geomatt.pages.explorer import Progress, describe, explorer_block, has_attention
-from geomatt.pages.page import Block, Page
+from geomatt.pages.page import Block, Page, chart, charts, facts, heading, next_steps, notes, text_block
 from geomatt.training import TrainResult
 from geomatt.training.folder import HISTORY
 from geomatt.units import from_ev
@@ -46,8 +46,9 @@ def run_report(
     `tested` are the errors on the test frames, if there are any; `commands` are shown as what to run next.
     """
     potential, unit = result.potential, result.unit
-    blocks: list[Block] = [{"kind": "facts", "rows": _facts(result, split)}]
-    blocks += _curves(result)
+    settings = potential.record.get("settings", {})
+    blocks: list[Block] = [facts(_facts(result, split))]
+    blocks += learning_curves({"run": result.folder / HISTORY}, unit, settings)
     if tested is not None:
         blocks.append(heading(f"Errors on {len(tested.data)} test frames"))
         blocks += error_blocks(tested, dataset.select(excerpt(dataset, split.train)))
@@ -76,7 +77,7 @@ def evaluation_report(
         *data_checks(tested.data),
         *attention,
         heading("Where the numbers come from"),
-        {"kind": "facts", "rows": rows},
+        facts(rows),
     ]
     name = tested.data.name or "unnamed data"
     return Page(f"Errors on {name}, {len(tested.data)} frames", describe(potential), blocks, arrays)
@@ -102,18 +103,6 @@ def attention_blocks(
     return [heading("Attention of a typical frame"), block], arrays
 
 
-def heading(text: str) -> Block:
-    """The title of a part of a page."""
-    return {"kind": "heading", "text": text}
-
-
-def next_steps(commands: Sequence[str]) -> list[Block]:
-    """Commands to run next."""
-    if not commands:
-        return []
-    return [heading("Next"), *({"kind": "command", "text": command} for command in commands)]
-
-
 def _facts(result: TrainResult, split: Split) -> list[list[str]]:
     record, factor = result.potential.record, from_ev(result.unit)
     data, settings = record.get("data", {}), record.get("settings", {})
@@ -125,7 +114,7 @@ def _facts(result: TrainResult, split: Split) -> list[list[str]]:
         )
         if math.isfinite(result.best_errors.get(name, math.nan))
     ]
-    facts = {
+    about = {
         "data": f"{data.get('name') or 'unnamed'}, {data.get('structures')} structures",
         "split": f"{split.kind}: {len(split.train)} to train, {len(split.validation)} to validate, "
         f"{len(split.test)} to test",
@@ -141,7 +130,7 @@ def _facts(result: TrainResult, split: Split) -> list[list[str]]:
         "versions": f"geomatt {record.get('geomatt')}, torch {record.get('torch')}",
         "data hash": str(data.get("fingerprint")),
     }
-    return [[name, text] for name, text in facts.items() if text]
+    return [[name, text] for name, text in about.items() if text]
 
 
 def curve_charts(histories: Mapping[str, Path], unit: str) -> list[dict[str, Any]]:
@@ -168,8 +157,7 @@ def curve_charts(histories: Mapping[str, Path], unit: str) -> list[dict[str, Any
                     x, y = zip(*points, strict=True)
                     series.append({"label": words or name, "x": x, "y": y})
         if series:
-            options = {"xLabel": "epoch", "yLabel": label, "logY": True}
-            items.append({"title": label, "series": series, "options": options})
+            items.append(chart(label, series, "epoch", label, logY=True))
     return items
 
 
@@ -191,21 +179,18 @@ def averaging(settings: Mapping[str, Any]) -> str:
     return "both use the weights as they are"
 
 
-def _curves(result: TrainResult) -> list[Block]:
-    items = curve_charts({"run": result.folder / HISTORY}, result.unit)
-    if not items:
-        return []
-    which = averaging(result.potential.record.get("settings", {}))
-    text = f"Training errors are means over an epoch, while the weights change; {which}."
-    return [heading("Learning curves"), {"kind": "charts", "items": items}, {"kind": "text", "text": text}]
+def learning_curves(histories: Mapping[str, Path], unit: str, settings: Mapping[str, Any]) -> list[Block]:
+    """The curves of runs by name, and which weights they use; nothing without a history."""
+    items = curve_charts(histories, unit)
+    errors = "Training errors are means over an epoch, while the weights change"
+    text = f"{errors if len(histories) == 1 else 'Errors on validation frames'}; {averaging(settings)}."
+    return [heading("Learning curves"), *charts(items), text_block(text)] if items else []
 
 
 def data_checks(dataset: Dataset) -> list[Block]:
     """What the checks of the labels say."""
-    found = list(check_labels(dataset))
-    texts: list[Block] = [{"kind": "text", "text": text, "note": True} for text in found]
-    fine: list[Block] = [{"kind": "text", "text": "The checks of the labels found nothing unusual."}]
-    return [heading("Checks of the data"), *(texts or fine)]
+    fine = [text_block("The checks of the labels found nothing unusual.")]
+    return [heading("Checks of the data"), *(notes(check_labels(dataset)) or fine)]
 
 
 def typical_frame(dataset: Dataset, split: Split) -> Structure:
@@ -247,7 +232,7 @@ def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress 
                 progress=advance,
             )
     except GeomAttError as error:
-        return [title, {"kind": "text", "text": str(error), "note": True}]
+        return [title, *notes([str(error)])]
     energy = 1000.0 * (found.total_energy - found.total_energy[0]) / len(atoms)
     series = [{"x": found.time_fs, "y": np.round(energy, 6)}]
     text = (
@@ -255,6 +240,5 @@ def _dynamics(potential: AnyPotential, structure: Structure, progress: Progress 
         f"the total energy drifts by {1000 * found.drift:.3g} meV per atom and ps, mean temperature "
         f"{found.temperature_K.mean():.0f} K."
     )
-    options = {"xLabel": "time (fs)", "yLabel": "total energy − start (meV per atom)"}
-    chart = {"title": "Total energy", "series": series, "options": options}
-    return [title, {"kind": "charts", "items": [chart]}, {"kind": "text", "text": text}]
+    drawn = chart("Total energy", series, "time (fs)", "total energy − start (meV per atom)")
+    return [title, *charts([drawn]), text_block(text)]

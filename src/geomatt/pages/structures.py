@@ -43,10 +43,8 @@ def pair_lists(matrices: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
 def good_view(structure: Structure) -> list[float]:
     """A rotation (3 × 3, row-major) that shows the atoms well apart."""
     centred = structure.positions - structure.positions.mean(0)
-    u, _, vt = np.linalg.svd(centred.T @ flat_view(structure.positions))
-    sign = np.diag([1.0, 1.0, np.sign(np.linalg.det(u @ vt)) or 1.0])
-    rotation: list[float] = (u @ sign @ vt).T.ravel().tolist()
-    return rotation
+    view: list[float] = _rotation(centred.T @ flat_view(structure.positions)).ravel().tolist()
+    return view
 
 
 def common_turns(structures: Sequence[Structure]) -> np.ndarray:
@@ -72,10 +70,15 @@ def common_turns(structures: Sequence[Structure]) -> np.ndarray:
 
 
 def _onto(structure: Structure, other: Structure) -> np.ndarray:
-    """The rotation that brings a structure closest to another of the same atoms (Kabsch)."""
+    """The rotation that brings a structure closest to another of the same atoms."""
     weights = structure.numbers / structure.numbers.sum()
     here, there = (s.positions - weights @ s.positions for s in (structure, other))
-    u, _, vt = np.linalg.svd((weights[:, None] * here).T @ there)
+    return _rotation((weights[:, None] * here).T @ there)
+
+
+def _rotation(covariance: np.ndarray) -> np.ndarray:
+    """The rotation that brings the first of two sets of points closest to the second (Kabsch)."""
+    u, _, vt = np.linalg.svd(covariance)
     sign = np.diag([1.0, 1.0, np.sign(np.linalg.det(u @ vt)) or 1.0])
     rotation: np.ndarray = (u @ sign @ vt).T
     return rotation

@@ -176,15 +176,9 @@ class BatchedDynamics:
         """True if any replica is still moving."""
         return bool(self.state.alive.any())
 
-    def run(
-        self,
-        steps: int,
-        *,
-        progress: Callable[[int], None] | None = None,
-        on_part: Callable[[Part], None] | None = None,
-    ) -> Outcome:
-        """Run `steps` more steps. `on_part` gets the records of each part of the run once fetched."""
-        self.advance(steps, progress=progress, on_part=on_part)
+    def run(self, steps: int, **callbacks: Callable[[Any], None] | None) -> Outcome:
+        """`advance`, and the results of the run so far."""
+        self.advance(steps, **callbacks)
         return self.outcome()
 
     def advance(
@@ -194,7 +188,7 @@ class BatchedDynamics:
         progress: Callable[[int], None] | None = None,
         on_part: Callable[[Part], None] | None = None,
     ) -> None:
-        """As `run`, without its results."""
+        """Run `steps` more steps. `on_part` gets the records of each part of the run once fetched."""
         interval = self.config.interval
         if steps < 0 or steps % interval:
             raise GeomAttError(f"The number of steps, {steps}, must be a multiple of `interval`, {interval}.")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.spatial.distance import pdist
 from torch import Tensor
 
 from geomatt.data.batch import Batch
@@ -16,10 +17,10 @@ from geomatt.data.electrons import multiplicity, total_charge
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
+from geomatt.model.domain import WARNING, Domain, Limits, warning
 from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.settings import typed
-from geomatt.simulation.loading import Model, load_model
-from geomatt.simulation.watch import RangeWatch
+from geomatt.simulation.inputs import Model, load_model
 
 try:
     from ase import Atoms
@@ -61,7 +62,7 @@ class GeomAttCalculator(Calculator):
         self._spread: tuple[float, np.ndarray] | None = None
         self._last: Batch | None = None  # of the last calculation
         self._told: set[str] = set()  # warnings given
-        self._watch = RangeWatch(self.model.domain, typed("walls", walls, bool))
+        self._watch = _RangeWatch(self.model.domain, typed("walls", walls, bool))
 
     @property
     def wall_steps(self) -> int:
@@ -200,6 +201,50 @@ class GeomAttCalculator(Calculator):
         if message not in self._told:
             self._told.add(message)
             warnings.warn(message, stacklevel=3)
+
+
+class _RangeWatch:
+    """Walls where the training data end, and one warning about leaving it, for one structure.
+
+    Checks in every step if walls are needed; in numpy, since most steps need none.
+    """
+
+    def __init__(self, domain: Domain | None, walls: bool) -> None:
+        self.domain, self.walls = domain, walls
+        self.active = 0  # steps with an active wall
+        self._limits: Limits | None = None
+        self._range: tuple[np.ndarray, np.ndarray] | None = None  # of the pairs i < j, without a cell
+        self._warned = False
+
+    def start(self, batch: Batch) -> str:
+        """Take the limits of a structure (1, N) from its present bonds; says what is not known of it."""
+        if self.domain is None:
+            return ""
+        self._limits, self._range = self.domain.limits(batch), None
+        if batch.cell is None:
+            pairs = np.triu_indices(batch.numbers.shape[1], 1)
+            lower, upper = (x[0].double().cpu().numpy() for x in (self._limits.lower, self._limits.upper))
+            self._range = lower[pairs], upper[pairs]
+        return self._limits.notes[0]
+
+    def limits(self, batch: Batch, positions: np.ndarray) -> Limits | None:
+        """The limits for walls if a pair of `positions` (N, 3) is outside its range, else None."""
+        if self.domain is None or self._limits is None:
+            return None
+        if self._range is None:  # a periodic cell
+            excess = float(self.domain.outside(batch, self._limits).excess[0])
+        else:
+            distance = pdist(positions)
+            beyond = np.maximum(self._range[0] - distance, distance - self._range[1])
+            excess = float(beyond.max(initial=-np.inf))
+        if excess > WARNING and not self._warned:
+            self._warned = True
+            message = warning(batch.numbers, self.domain.outside(batch, self._limits))
+            warnings.warn(message or "A pair is outside its range in the training data.", stacklevel=4)
+        if not self.walls or excess <= self.domain.walls.margin:
+            return None
+        self.active += 1
+        return self._limits
 
 
 def _electrons(atoms: Atoms) -> tuple[float, int | None]:

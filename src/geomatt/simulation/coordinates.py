@@ -10,7 +10,7 @@ import numpy as np
 
 from geomatt.data.bonds import bond_matrix
 from geomatt.data.structures import Structure
-from geomatt.elements import symbols
+from geomatt.elements import atom_labels
 from geomatt.errors import GeomAttError
 from geomatt.settings import check_types
 
@@ -49,11 +49,11 @@ class Coordinate:
         if structure.periodic:
             raise GeomAttError("Scans are for molecules only. Set pbc to False for one in a box.")
         if self.kind == "torsion":
-            linked, names = bond_matrix(structure), symbols(structure.numbers)
+            linked, names = bond_matrix(structure), atom_labels(structure.numbers)
             for i, j in pairwise(self.atoms):
                 if not linked[i, j]:
                     raise GeomAttError(
-                        f"{names[i]}{i} and {names[j]}{j} of the torsion are not bonded. Give four atoms of "
+                        f"{names[i]} and {names[j]} of the torsion are not bonded. Give four atoms of "
                         "a chain, counted from 0."
                     )
             a, b, c, d = structure.positions[list(self.atoms)]
@@ -67,8 +67,8 @@ class Coordinate:
 
     def name(self, structure: Structure) -> str:
         """Such as C0–C1–O2–H8."""
-        names = symbols(structure.numbers)
-        return "–".join(f"{names[a]}{a}" for a in self.atoms)
+        names = atom_labels(structure.numbers)
+        return "–".join(names[a] for a in self.atoms)
 
     def value(self, positions: np.ndarray) -> float:
         """In degrees from −180 to 180, or in Å."""

@@ -11,23 +11,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types
+from geomatt.settings import Settings, check_not_negative, check_positive
+from geomatt.simulation.settings import ENSEMBLES
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 
-ENSEMBLES = ("nve", "langevin", "nose-hoover", "bussi", "npt")
 NOISY = ("langevin", "bussi", "npt")  # those that draw random numbers
 MOVE = 0.5  # Å an atom may move in a step; thermal motion is 50 times slower
 
 
 @dataclass(frozen=True)
-class DynamicsConfig:
+class DynamicsConfig(Settings):
     """Settings of a simulation. Temperature, time step and the limit for bonds are those of Fu et al. 2023.
 
     Their (arXiv 2210.07237) single thermostat, as their code has it, is `chain=1, damping_fs=14.14` here: a
@@ -48,15 +48,11 @@ class DynamicsConfig:
     bond_limit: float | None = 0.5  # Å a bond may be off its mean length before a replica has failed
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if self.ensemble not in ENSEMBLES:
             raise GeomAttError(f"Unknown `ensemble` {self.ensemble!r}. Use one of: {', '.join(ENSEMBLES)}.")
-        for name in ("timestep_fs", "damping_fs", "chain", "interval"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
-        for name in ("temperature_K", "friction"):
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
+        check_positive(self, "timestep_fs", "damping_fs", "chain", "interval")
+        check_not_negative(self, "temperature_K", "friction")
         if self.ensemble in ("nose-hoover", "bussi") and not self.temperature_K > 0:
             raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature_K`.")
 
@@ -64,9 +60,6 @@ class DynamicsConfig:
     def rotates(self) -> bool:
         """True if rotation as a whole is one of the motions that share the temperature."""
         return not self.free or self.ensemble in ("langevin", "npt")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass

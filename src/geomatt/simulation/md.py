@@ -18,24 +18,22 @@ import numpy as np
 
 from geomatt.arguments import path_of, require
 from geomatt.data.batch import collate
-from geomatt.data.bonds import bonded
+from geomatt.data.bonds import bond_matrix, distances
+from geomatt.data.files import locked_folder
 from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import Bonds
-from geomatt.model.domain.measure import distances
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
-from geomatt.simulation.checks import given, refuse
 from geomatt.simulation.ensembles import DynamicsConfig
-from geomatt.simulation.folders import locked_folder
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
 from geomatt.simulation.restart import read_extra
 from geomatt.simulation.settings import MDSettings
-from geomatt.simulation.trajectory import Frame, TrajectoryFile, open_trajectory
+from geomatt.simulation.trajectory import TrajectoryFile, open_trajectory
 from geomatt.simulation.watchdog import DOUBTS, HOT, Watch, words
 from geomatt.training.interruption import stop_on_signal
 
@@ -43,6 +41,7 @@ RESTART, TO_LABEL = "restart.safetensors", "to_label.extxyz"
 MOST_TO_LABEL = 200  # frames
 CHUNK = 0.5  # seconds between looks at signals and progress
 LARGEST_CHUNK = 500  # observations
+_KEPT = ("numbers", "positions", "cell", "pbc", "charge", "multiplicity")  # of the structure at the start
 
 
 @dataclass(frozen=True)
@@ -96,45 +95,20 @@ class Saved:
             raise GeomAttError(f"There is no simulation to continue in {folder}.")
         extra = read_extra(path)
         try:
-            start = extra["start"]
-            return cls(
-                extra["model"],
-                extra["fingerprint"],
-                MDSettings(**extra["settings"]),
-                Structure(
-                    np.array(start["numbers"]),
-                    np.array(start["positions"]),
-                    cell=None if start["cell"] is None else np.array(start["cell"]),
-                    pbc=tuple(start["pbc"]),
-                    charge=start["charge"],
-                    multiplicity=start["multiplicity"],
-                ),
-                extra["marks"],
-                extra["to_label"],
-            )
+            start = dict(extra["start"])
+            if start["cell"] is not None:
+                start["cell"] = np.array(start["cell"])
+            own = {"settings": MDSettings(**extra["settings"]), "start": Structure(**start)}
+            return cls(**{**extra, **own})
         except (KeyError, TypeError, ValueError) as error:
             raise GeomAttError(
                 f"{path} does not say what was simulated. Start the simulation anew."
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        s = self.start
-        start = {
-            "numbers": s.numbers.tolist(),
-            "positions": s.positions.tolist(),
-            "cell": None if s.cell is None else s.cell.tolist(),
-            "pbc": list(s.pbc),
-            "charge": s.charge,
-            "multiplicity": s.multiplicity,
-        }
-        return {
-            "model": self.model,
-            "fingerprint": self.fingerprint,
-            "settings": self.settings.to_dict(),
-            "start": start,
-            "marks": self.marks,
-            "to_label": self.to_label,
-        }
+        kept = {name: getattr(self.start, name) for name in _KEPT}
+        start = {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in kept.items()}
+        return {**vars(self), "settings": self.settings.to_dict(), "start": start}
 
 
 def run_dynamics(
@@ -161,7 +135,6 @@ def run_dynamics(
         raise GeomAttError(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
-    refuse(potential, start)
     _check_cell(start, settings)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
@@ -254,16 +227,16 @@ class _Run:
         for t, when in enumerate(part.time_fs.tolist()):
             for r, file in enumerate(trajectories):
                 positions, velocities, forces = part.frames[t, :, r]
-                info = {"time_fs": when, "replica": r}
                 cell = start.cell if part.cells is None else part.cells[t, r]
                 plain = replace(start, positions=positions, cell=cell, info={}, energy=None, forces=None)
                 energy = float(part.potential_energy[t, r])
                 if np.isfinite(energy):
-                    file.write(Frame(replace(plain, energy=energy, forces=forces), velocities, info))
+                    info = {"time_fs": when, "replica": r}
+                    file.write(replace(plain, energy=energy, forces=forces, info=info), velocities)
                 if fresh[t, r] and self.to_label < MOST_TO_LABEL and np.isfinite(positions).all():
                     self.to_label += 1
                     what, where = words(int(fresh[t, r])), f"replica {r} at {when:g} fs, {self.saved.model}"
-                    self.files[TO_LABEL].write(Frame(plain, None, {"alarm": what, "origin": where}))
+                    self.files[TO_LABEL].write(replace(plain, info={"alarm": what, "origin": where}))
 
     def _last_alarm(self, replicas: int) -> np.ndarray:
         """Alarms (1, R) of the observation before the part at hand."""
@@ -272,15 +245,19 @@ class _Run:
         return last.astype(np.int64)
 
     def _report(self, signal: int) -> MDReport:
-        outcome = self.dynamics.outcome()
-        seconds, rate = time.monotonic() - self.began, self.rate
-        report = MDReport(
-            outcome, self.settings, self.folder, self.dynamics.steps, seconds, rate, self.to_label, signal
-        )
         if not self.to_label:
             with suppress(OSError):
                 (self.folder / TO_LABEL).unlink()
-        return report
+        return MDReport(
+            self.dynamics.outcome(),
+            self.settings,
+            self.folder,
+            self.dynamics.steps,
+            time.monotonic() - self.began,
+            self.rate,
+            self.to_label,
+            signal,
+        )
 
 
 def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -> BatchedDynamics:
@@ -319,9 +296,8 @@ def _replica(potential: AnyPotential, start: Structure, seed: int, walls: bool) 
     """A replica with the bonds of the training data or, of a molecule it does not know, its present ones."""
     replica = Replica.of(start, seed, potential.domain, walls=walls)
     if replica.bonds is None or not len(replica.bonds.pairs):
-        length = distances(start.positions, replica.cell)
-        pairs = np.argwhere(np.triu(bonded(start.numbers, length)))
-        replica = replace(replica, bonds=Bonds(pairs, length[tuple(pairs.T)]))
+        pairs = np.argwhere(np.triu(bond_matrix(start)))
+        replica = replace(replica, bonds=Bonds(pairs, distances(start)[tuple(pairs.T)]))
     return replica
 
 

@@ -12,15 +12,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from geomatt.data.structures import AtomsLike, Structure
-from geomatt.elements import ATOMIC_MASSES, symbols
+from geomatt.elements import ATOMIC_MASSES, atom_labels
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
-from geomatt.simulation.checks import given
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given
+from geomatt.simulation.spectrum import SPEED_OF_LIGHT
 from geomatt.simulation.starts import rigid_motions
 from geomatt.units import FEMTOSECOND
 
-SPEED_OF_LIGHT = 2.99792458e-5  # cm/fs
 PLANCK = 1.239841984e-4  # eV cm, energy of a quantum of 1 cm⁻¹
 WAVENUMBER = FEMTOSECOND / (2.0 * np.pi * SPEED_OF_LIGHT)  # cm⁻¹ of an angular frequency of √(eV/u)/Å
 SMALL = 30.0  # cm⁻¹, an imaginary frequency below which may be due to an incomplete relaxation
@@ -53,8 +52,8 @@ class Vibrations:
     def movers(self, mode: int, most: int = 3) -> str:
         """The atoms that move most in a mode, such as H8 O2."""
         size = np.linalg.norm(self.modes[mode], axis=1)
-        names = symbols(self.structure.numbers)
-        return " ".join(f"{names[a]}{a}" for a in np.argsort(-size)[:most] if size[a] > 0.3)
+        names = atom_labels(self.structure.numbers)
+        return " ".join(names[a] for a in np.argsort(-size)[:most] if size[a] > 0.3)
 
     def frames(self, mode: int, count: int = 20) -> list[Structure]:
         """One period of a mode, to be looked at."""
@@ -80,7 +79,6 @@ def vibrations(
     structures.
     """
     potential, structure = given(potential, structure)
-    potential.check(structure)
     if structure.periodic:
         raise GeomAttError("Vibrations are computed for molecules only. Set pbc to False for one in a box.")
     if len(structure) < 2:

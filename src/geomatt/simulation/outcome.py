@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from geomatt.elements import symbols
+from geomatt.elements import atom_labels
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.monitor import SERIES, Monitor, histogram_error
 from geomatt.simulation.watchdog import REASONS, BondChange
@@ -42,11 +42,9 @@ class Part:
         return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
 
-@dataclass(frozen=True)
-class WallUse:
+class WallUse(NamedTuple):
     """A pair of atoms that a wall acted on."""
 
-    atoms: tuple[int, int]
     names: str  # such as C3–H12
     share: float  # of the steps its replica was alive
     worst: float  # Å outside the range in the training data
@@ -138,11 +136,8 @@ class Outcome:
                 ),
                 "worst_bond_A": float(self.worst_bond[r]),
                 "wall_share": float(self.wall_share[r]),
-                "wall_pairs": [(use.names, use.share, use.worst) for use in self.wall_use[r][:5]],
-                "bonds_changed": [
-                    (change.names, "formed" if change.formed else "broke", change.time_fs)
-                    for change in self.bond_changes[r]
-                ],
+                "wall_pairs": self.wall_use[r][:5],
+                "bonds_changed": self.bond_changes[r],
                 "alarms": self.alarms[r],
             }
             for r, name in enumerate(self.names)
@@ -204,9 +199,9 @@ def _watched(
 
 
 def _wall_use(numbers: np.ndarray, counts: np.ndarray, worst: np.ndarray, steps: int) -> list[WallUse]:
-    label = [f"{symbol}{i}" for i, symbol in enumerate(symbols(numbers))]
+    label = atom_labels(numbers)
     found = [
-        WallUse((i, j), f"{label[i]}–{label[j]}", float(counts[i, j] / steps), float(worst[i, j]))
+        WallUse(f"{label[i]}–{label[j]}", float(counts[i, j] / steps), float(worst[i, j]))
         for i, j in np.argwhere(np.triu(counts[: len(numbers), : len(numbers)])).tolist()
     ]
     return sorted(found, key=lambda use: -use.share)

@@ -6,13 +6,13 @@ Units as in `ensembles`: eV, Å, u, and Å √(u/eV) for times.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from geomatt.errors import GeomAttError
+from geomatt.settings import Settings, check_positive
 from geomatt.simulation.ensembles import DynamicsConfig, Evaluate, Langevin, Matter, State
 from geomatt.units import FEMTOSECOND
 
@@ -22,7 +22,7 @@ LARGEST = 0.1  # change of ln V at once: a start far from equilibrium is not tor
 
 
 @dataclass(frozen=True)
-class Barostat:
+class Barostat(Settings):
     """Settings of a constant pressure."""
 
     pressure: float = 1.0  # bar
@@ -30,14 +30,10 @@ class Barostat:
     compressibility: float = 4.5e-5  # 1/bar, of water; another value changes the relaxation time only
 
     def __post_init__(self) -> None:
-        for name in ("pressure_time", "compressibility"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        super().__post_init__()
+        check_positive(self, "pressure_time", "compressibility")
         if not math.isfinite(self.pressure):
             raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class ConstantPressure(Langevin):

@@ -9,15 +9,13 @@ from typing import Any
 import numpy as np
 
 from geomatt.arguments import require
-from geomatt.data.bonds import bonded
+from geomatt.data.bonds import bond_matrix
 from geomatt.data.structures import AtomsLike, Structure
-from geomatt.elements import symbols
+from geomatt.elements import atom_labels
 from geomatt.errors import GeomAttError
-from geomatt.model.domain.measure import distances
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.checks import given, refuse
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 
@@ -86,7 +84,6 @@ def relax(
 
     potential, structure = given(potential, structure)
     settings = require("settings", settings or RelaxSettings(), RelaxSettings, "RelaxSettings(fmax=0.01)")
-    refuse(potential, structure)
     if settings.cell and not all(structure.pbc):
         raise GeomAttError(
             "Only a structure that is periodic in all directions has a cell to relax. Leave `cell` out."
@@ -135,10 +132,7 @@ def _steps(optimiser: Any, settings: RelaxSettings) -> Iterator[bool]:
 
 def bond_changes(before: Structure, after: Structure) -> list[tuple[str, str]]:
     """Covalent bonds that formed or broke between two geometries of the same atoms."""
-    name = [f"{symbol}{i}" for i, symbol in enumerate(symbols(before.numbers))]
-    old, new = (
-        bonded(s.numbers, distances(s.positions, s.cell if s.periodic else None)) for s in (before, after)
-    )
+    name, old, new = atom_labels(before.numbers), bond_matrix(before), bond_matrix(after)
     return [
         (f"{name[i]}–{name[j]}", "formed" if new[i, j] else "broke")
         for i, j in np.argwhere(np.triu(old != new)).tolist()

@@ -1,27 +1,34 @@
-"""Result files of relaxations, vibrations and scans."""
+"""Result files of dynamics, relaxations, vibrations and scans: numbers in JSON, arrays in npz, pictures."""
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 
-from geomatt.data.files import atomic_output, atomic_write
+from geomatt.data.files import atomic_output, atomic_write, finite
 from geomatt.data.io.readers import write
 from geomatt.data.structures import Dataset
 from geomatt.drawing import SERIES as COLOURS
+from geomatt.drawing import new_figure, save_figure, style
 from geomatt.elements import ATOMIC_MASSES
-from geomatt.simulation.figures import panels
+from geomatt.simulation.monitor import SERIES
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
+    from geomatt.model import AnyPotential
+    from geomatt.simulation.md import MDReport
     from geomatt.simulation.normal_modes import Vibrations
     from geomatt.simulation.relaxation import Relaxed
     from geomatt.simulation.scans import Reference, Scan
+
+
+MOST_POINTS = 2000  # of a curve
 
 
 def write_json(values: dict[str, Any], path: Path) -> None:
@@ -32,13 +39,96 @@ def write_json(values: dict[str, Any], path: Path) -> None:
     atomic_write(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
-def finite(value: Any) -> Any:
-    """The same values with None for those that are no finite number, which JSON does not have."""
-    if isinstance(value, dict):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+@contextmanager
+def panels(path: Path, rows: int, width: float, height: float) -> Iterator[list[Any]]:
+    """Axes to draw on, which share their x axis; the figure is written at the end. Sizes in inches."""
+    with style():
+        figure = new_figure(width, height)
+        axes = list(figure.subplots(rows, 1, squeeze=False, sharex=True)[:, 0])
+        for axis in axes:
+            axis.spines[["top", "right"]].set_visible(False)
+        yield axes
+        save_figure(figure, path)
+
+
+def write_results(report: MDReport, potential: AnyPotential) -> dict[str, Path]:
+    """Write all files into the folder of the run; returns them by what they hold."""
+    folder = report.folder
+    names = {"numbers": "md.json", "series": "series.npz", "plot": "md.png"}
+    files = {what: folder / name for what, name in names.items()}
+    write_json(_summary(report, potential), files["numbers"])
+    records = report.outcome.records
+    _write_arrays(files["series"], **{name: getattr(records, name) for name in ("time_fs", *SERIES)})
+    _draw_dynamics(report, files["plot"])
+    return files
+
+
+def _summary(report: MDReport, potential: AnyPotential) -> dict[str, Any]:
+    """Everything worth keeping as plain values."""
+    from geomatt.simulation.md import Saved
+
+    saved = Saved.read(report.folder)
+    return {
+        "model": saved.model,
+        "fingerprint": saved.fingerprint,
+        "settings": report.settings.to_dict(),
+        "atoms": len(saved.start),
+        "steps": report.steps,
+        "picoseconds": 1e-3 * report.steps * report.settings.timestep,
+        "finished": report.finished,
+        "seconds": report.seconds,
+        "steps_per_second": report.rate,
+        "ns_per_day": report.ns_per_day,
+        "replicas": report.outcome.rows(),
+        "frames_to_label": report.to_label,
+        "device": str(potential.device),
+        "dtype": str(potential.dtype).removeprefix("torch."),
+        "torch": str(torch.__version__),
+    }
+
+
+def _draw_dynamics(report: MDReport, path: Path) -> None:
+    """Temperature, potential energy and conserved energy over time, a line for each replica."""
+    time, curves = dynamics_curves(report, MOST_POINTS)
+    with panels(path, len(curves), 7.0, 0.5 + 2.0 * len(curves)) as axes:
+        for axis, (label, values) in zip(axes, curves.items(), strict=True):
+            for r, column in enumerate(values.T):
+                axis.plot(time, column, lw=0.8, color=COLOURS[r % len(COLOURS)])
+            axis.set_ylabel(label.replace(" (", "\n("))
+        axes[0].axhline(report.settings.temperature, color="black", lw=0.6, ls="--")
+        axes[-1].set_xlabel("time (ps)")
+
+
+def dynamics_curves(report: MDReport, most: int) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Times (T,) in ps, at most so many of them, and by label what is drawn against them (T, R)."""
+    records, size = report.outcome.records, report.outcome.sizes[0]
+    every = max(1, -(-len(records.time_fs) // most))
+    conserved = 1000.0 * (records.conserved_energy - records.conserved_energy[0]) / size
+    curves = {
+        "temperature (K)": records.temperature_K,
+        "potential energy − start (eV)": records.potential_energy - records.potential_energy[0],
+        "conserved energy − start (meV/atom)": conserved,
+    }
+    if report.settings.ensemble == "npt":
+        curves["volume (Å³)"] = records.volume
+    return records.time_fs[::every] / 1000.0, {label: values[::every] for label, values in curves.items()}
+
+
+def replica_cells(report: MDReport) -> list[list[str]]:
+    """Of each replica: number, ps, mean K, drift, highest force, bonds changed, % of steps at walls, end."""
+    return [
+        [
+            str(number),
+            f"{row['survived_ps']:.3g}",
+            f"{row['mean_temperature_K']:.1f}",
+            f"{row['drift_meV_per_atom_ps']:+.4f}",
+            f"{row['highest_force_eV_per_A']:.2f}",
+            str(len(row["bonds_changed"])),
+            f"{100 * row['wall_share']:.2f}",
+            row["failure"] or ("complete" if report.finished else "interrupted"),
+        ]
+        for number, row in enumerate(report.outcome.rows())
+    ]
 
 
 def draw_relaxation(results: Sequence[Relaxed], path: Path) -> None:
@@ -74,19 +164,23 @@ def write_modes(found: Vibrations, folder: Path) -> dict[str, Path]:
         both = [found.displaced(n, sign * 0.1) for n in found.imaginary.tolist() for sign in (1, -1)]
         files["moved along the imaginary modes"] = folder / "displaced.extxyz"
         write(Dataset.from_structures(both), files["moved along the imaginary modes"])
-    with atomic_output(files["arrays"]) as temporary, open(temporary, "wb") as stream:
-        np.savez_compressed(
-            stream,
-            numbers=found.structure.numbers,
-            positions=found.structure.positions,
-            wavenumbers=found.wavenumbers,
-            modes=found.modes,
-            normal_modes=found.normal,  # dμ/dQ = Σ dμ/dx · normal / √m gives infrared intensities
-            masses=ATOMIC_MASSES[found.structure.numbers - 1],
-            reduced_masses=found.reduced_masses,
-            hessian=found.hessian,
-        )
+    _write_arrays(
+        files["arrays"],
+        numbers=found.structure.numbers,
+        positions=found.structure.positions,
+        wavenumbers=found.wavenumbers,
+        modes=found.modes,
+        normal_modes=found.normal,  # dμ/dQ = Σ dμ/dx · normal / √m gives infrared intensities
+        masses=ATOMIC_MASSES[found.structure.numbers - 1],
+        reduced_masses=found.reduced_masses,
+        hessian=found.hessian,
+    )
     return files
+
+
+def _write_arrays(path: Path, **arrays: Any) -> None:
+    with atomic_output(path) as temporary, open(temporary, "wb") as stream:
+        np.savez_compressed(stream, **arrays)
 
 
 def draw_vibrations(found: Vibrations, path: Path) -> None:

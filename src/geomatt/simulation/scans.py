@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +13,8 @@ from geomatt.arguments import require
 from geomatt.data.structures import AtomsLike, Dataset, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
-from geomatt.simulation.checks import given, refuse
 from geomatt.simulation.coordinates import Coordinate
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, given
 from geomatt.simulation.settings import RelaxSettings, ScanSettings
 
 KEPT = {"torsion": 0.5, "distance": 0.005}  # degrees and Å a relaxed point may be off its value
@@ -49,18 +47,14 @@ class Scan:
 
     def extrema(self) -> list[tuple[int, str]]:
         """Points that are lower or higher than both neighbours, and "minimum" or "maximum"."""
-        energy = self.energies
-        found = []
-        periodic = self.coordinate.kind == "torsion" and self.values[-1] - self.values[0] > 359.9
-        last = len(energy) - 1
-        for p in range(len(energy)):
-            left = energy[p - 1] if p else (energy[last - 1] if periodic else math.inf)
-            right = energy[p + 1] if p < last else (math.inf if not periodic else None)
-            if right is None:  # the same point as the first
-                continue
-            if energy[p] <= min(left, right) and p not in ((0, last) if not periodic else ()):
+        energy, last, found = self.energies, len(self.values) - 1, []
+        # The ends of a whole turn are the same point; other ends have one neighbour only.
+        whole_turn = self.coordinate.kind == "torsion" and self.values[-1] - self.values[0] > 359.9
+        for p in range(0 if whole_turn else 1, last):
+            left, right = energy[p - 1 if p else last - 1], energy[p + 1]
+            if energy[p] <= min(left, right):
                 found.append((p, "minimum"))
-            elif math.isfinite(left) and math.isfinite(right) and energy[p] >= max(left, right):
+            elif energy[p] >= max(left, right):
                 found.append((p, "maximum"))
         return found
 
@@ -101,7 +95,6 @@ def scan(
     potential, structure = given(potential, structure)
     require("coordinate", coordinate, Coordinate, 'Coordinate("torsion", (0, 1, 2, 3))')
     require("settings", settings, ScanSettings, "ScanSettings(points=37)")
-    refuse(potential, structure)
     coordinate.check(structure)
     values = settings.values(coordinate.kind, coordinate.value(structure.positions))
     side = coordinate.moving(structure)

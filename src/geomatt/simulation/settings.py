@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types, setting
+from geomatt.settings import Settings, check_not_negative, check_positive, setting
 
 ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
@@ -20,15 +19,17 @@ DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
 
 
 @dataclass(frozen=True)
-class MDSettings:
+class MDSettings(Settings):
     """A molecular-dynamics run."""
 
-    temperature: float = setting(300.0, "temperature in K; with nve of the first velocities", group=DYNAMICS)
+    temperature: float = setting(
+        300.0, "temperature in K; with nve, that of the first velocities", group=DYNAMICS
+    )
     time: float = setting(10.0, "simulated time in ps", group=DYNAMICS)
     timestep: float = setting(0.5, "time step in fs", group=DYNAMICS)
     ensemble: str = setting(
         "langevin",
-        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature, npt of periodic cells the pressure, too",
+        f"{', '.join(ENSEMBLES)}; all but nve hold the temperature, and npt (periodic cells) the pressure",
         group=DYNAMICS,
         choices=ENSEMBLES,
     )
@@ -37,10 +38,10 @@ class MDSettings:
     pressure: float = setting(1.0, "npt: pressure in bar", group=DYNAMICS)
     pressure_time: float = setting(1000.0, "npt: relaxation time of the volume in fs", group=DYNAMICS)
     compressibility: float = setting(
-        4.5e-5, "npt: compressibility in 1/bar, a guess will do; solids have less", group=DYNAMICS
+        4.5e-5, "npt: compressibility in 1/bar; an estimate is enough, solids have less", group=DYNAMICS
     )
-    replicas: int = setting(1, "simulations side by side, which differ by seed", group=DYNAMICS)
-    seed: int = setting(0, "seed of velocities and random forces; replicas count on from it", group=DYNAMICS)
+    replicas: int = setting(1, "simulations run at once, which differ in their seed", group=DYNAMICS)
+    seed: int = setting(0, "seed of velocities and random forces; replica r uses seed + r", group=DYNAMICS)
     walls: bool = setting(True, "walls where the training data ends", group=WATCH)
     stop_on: str = setting(
         "failure",
@@ -50,37 +51,28 @@ class MDSettings:
         choices=STOPS,
     )
     max_spread: float = setting(
-        0.5, "disagreement of a committee about a force, in eV/Å, that is an alarm", group=WATCH
+        0.5, "spread of a committee about a force, in eV/Å, above which there is an alarm", group=WATCH
     )
     interval: int = setting(
-        20, "steps between frames of the trajectory, and looks of the watchdog", group=FILES
+        20, "steps between frames of the trajectory and checks of the watchdog", group=FILES
     )
     format: str = setting(
         "extxyz",
-        "of the trajectory: extxyz (the default), or traj, which is ASE's",
+        "format of the trajectory: extxyz (the default), or ASE's traj",
         group=FILES,
         choices=FORMATS,
     )
 
     def __post_init__(self) -> None:
-        check_types(self)
-        positive = ("time", "timestep", "damping", "replicas", "interval", "max_spread", "pressure_time")
-        for name in (*positive, "compressibility"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
+        super().__post_init__()
+        check_positive(self, "time", "timestep", "damping", "replicas", "interval", "max_spread")
+        check_positive(self, "pressure_time", "compressibility")
         for name, most in (("replicas", MOST_REPLICAS), ("seed", LARGEST_SEED)):
             if getattr(self, name) > most:
                 raise GeomAttError(f"`{name}` must be at most {most}, not {getattr(self, name)}.")
         if not math.isfinite(self.pressure):
             raise GeomAttError(f"`pressure` must be a number, not {self.pressure}.")
-        for name in ("temperature", "friction", "seed"):
-            if not (getattr(self, name) >= 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
-        for name, choices in (("ensemble", ENSEMBLES), ("stop_on", STOPS), ("format", FORMATS)):
-            if getattr(self, name) not in choices:
-                raise GeomAttError(
-                    f"Unknown `{name}` {getattr(self, name)!r}. Use one of: {', '.join(choices)}."
-                )
+        check_not_negative(self, "temperature", "friction", "seed")
         if self.temperature == 0 and self.ensemble != "nve":
             raise GeomAttError(f"The ensemble {self.ensemble} needs a positive `temperature`.")
         if self.timestep > 4:
@@ -94,40 +86,33 @@ class MDSettings:
         """Of the whole run, a multiple of `interval`."""
         return max(1, round(1000.0 * self.time / self.timestep / self.interval)) * self.interval
 
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
-
 
 RELAXATION, SCAN = "Relaxation", "Scan"
 OPTIMISERS = ("bfgs", "fire")
 
 
 @dataclass(frozen=True)
-class RelaxSettings:
+class RelaxSettings(Settings):
     """A geometry optimisation."""
 
     fmax: float = setting(0.005, "highest force on an atom at the end, in eV/Å", group=RELAXATION)
-    steps: int = setting(1000, "most steps", group=RELAXATION)
+    steps: int = setting(1000, "largest number of steps", group=RELAXATION)
     optimiser: str = setting(
-        "bfgs", "bfgs, or fire for large or badly built structures", group=RELAXATION, choices=OPTIMISERS
+        "bfgs",
+        "bfgs, or fire for structures that are large or far from a minimum",
+        group=RELAXATION,
+        choices=OPTIMISERS,
     )
     cell: bool = setting(False, "relax the cell of a periodic structure, too", group=RELAXATION)
     walls: bool = setting(True, "walls where the training data ends", group=RELAXATION)
 
     def __post_init__(self) -> None:
-        check_types(self)
-        for name in ("fmax", "steps"):
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise GeomAttError(f"`{name}` must be a positive number, not {getattr(self, name)}.")
-        if self.optimiser not in OPTIMISERS:
-            raise GeomAttError(f"Unknown `optimiser` {self.optimiser!r}. Use {' or '.join(OPTIMISERS)}.")
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
+        super().__post_init__()
+        check_positive(self, "fmax", "steps")
 
 
 @dataclass(frozen=True)
-class ScanSettings:
+class ScanSettings(Settings):
     """A scan of a torsion or distance."""
 
     first: float | None = setting(
@@ -137,13 +122,13 @@ class ScanSettings:
         None, "last value: degrees (180 by default) or Å (0.7 above the present)", group=SCAN, flag="--to"
     )
     points: int = setting(37, "number of values", group=SCAN)
-    relaxed: bool = setting(False, "relax all else at every point", group=SCAN)
+    relaxed: bool = setting(False, "relax all other coordinates at every point", group=SCAN)
     fmax: float = setting(0.01, "relaxed scans: highest force at the end, in eV/Å", group=SCAN)
-    steps: int = setting(300, "relaxed scans: most steps at a point", group=SCAN)
+    steps: int = setting(300, "relaxed scans: largest number of steps at a point", group=SCAN)
     walls: bool = setting(True, "relaxed scans: walls where the training data ends", group=SCAN)
 
     def __post_init__(self) -> None:
-        check_types(self)
+        super().__post_init__()
         if self.points < 2:
             raise GeomAttError(f"`points` must be at least 2, not {self.points}.")
         RelaxSettings(fmax=self.fmax, steps=self.steps)
@@ -164,9 +149,6 @@ class ScanSettings:
                 "A torsion repeats after 360 degrees. Choose `first` and `last` closer together."
             )
         return np.linspace(first, last, self.points)
-
-    def to_dict(self) -> dict[str, Any]:
-        return dataclasses.asdict(self)
 
 
 SIMULATIONS: tuple[Any, ...] = (MDSettings, RelaxSettings, ScanSettings)

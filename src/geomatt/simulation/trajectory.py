@@ -9,11 +9,8 @@ from __future__ import annotations
 import errno
 import os
 import struct
-from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -23,57 +20,8 @@ from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
 
-FORMATS = ("extxyz", "traj")
 
-
-@dataclass(frozen=True)
-class Frame:
-    """Atoms at one time."""
-
-    structure: Structure  # with energy and forces where they belong into the file
-    velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them
-    info: dict[str, Any] = field(default_factory=dict)  # time and so on
-
-    @property
-    def momenta(self) -> np.ndarray | None:
-        if self.velocities is None:
-            return None
-        return ATOMIC_MASSES[self.structure.numbers - 1, None] * self.velocities
-
-
-class TrajectoryFile(ABC):
-    """A trajectory under way."""
-
-    path: Path
-
-    @abstractmethod
-    def write(self, frame: Frame) -> None:
-        """Append a frame. If that fails, the file keeps the frames before."""
-
-    @abstractmethod
-    def mark(self) -> int:
-        """Where the file is now, to cut it back to later; all before is on disk."""
-
-    @abstractmethod
-    def close(self) -> None:
-        """Close the file."""
-
-
-def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
-    """A new file by its suffix, or one to continue, cut back to the mark `keep`."""
-    require_writable(path)
-    kinds: dict[str, type[ExtxyzFile] | type[AseFile]] = {".extxyz": ExtxyzFile, ".traj": AseFile}
-    if path.suffix not in kinds:
-        raise GeomAttError(f"Cannot write {path}: the name must end in {' or '.join(kinds)}.")
-    if keep is not None and not path.is_file():
-        raise GeomAttError(f"{path} is missing, so the simulation cannot be continued. Start it anew.")
-    try:
-        return kinds[path.suffix](path, keep)
-    except OSError as error:
-        raise write_error(path, error) from error
-
-
-class ExtxyzFile(TrajectoryFile):
+class ExtxyzFile:
     """Extended xyz with energy, forces and momenta; the mark is the size of the file."""
 
     def __init__(self, path: Path, keep: int | None = None) -> None:
@@ -89,10 +37,13 @@ class ExtxyzFile(TrajectoryFile):
             self._stream.truncate(keep)
             self._stream.seek(keep)
 
-    def write(self, frame: Frame) -> None:
-        s = frame.structure
-        momenta = {} if frame.momenta is None else {"momenta": frame.momenta}
-        text = frame_text(replace(s, info={**s.info, **frame.info}), momenta).encode()
+    def write(self, structure: Structure, velocities: np.ndarray | None = None) -> None:
+        """Append a structure with its energy, forces and info, and velocities (N, 3) in Å per Å √(u/eV).
+
+        If that fails, the file keeps the frames before.
+        """
+        momenta = {} if velocities is None else {"momenta": _momenta(structure, velocities)}
+        text = frame_text(structure, momenta).encode()
         start = self._stream.tell()
         try:
             written = self._stream.write(text)
@@ -105,6 +56,7 @@ class ExtxyzFile(TrajectoryFile):
             raise write_error(self.path, error) from error
 
     def mark(self) -> int:
+        """Where the file is now, to cut it back to later; all before is on disk."""
         os.fsync(self._stream.fileno())
         return self._stream.tell()
 
@@ -113,7 +65,7 @@ class ExtxyzFile(TrajectoryFile):
             self._stream.close()
 
 
-class AseFile(TrajectoryFile):
+class AseFile:
     """ASE's .traj; the mark is the number of frames."""
 
     _COUNT = 32  # where the file holds the number of frames, as a 64-bit integer
@@ -142,15 +94,14 @@ class AseFile(TrajectoryFile):
             stream.seek(self._COUNT)
             stream.write(struct.pack("<q", keep))
 
-    def write(self, frame: Frame) -> None:
-        from ase import Atoms
+    def write(self, structure: Structure, velocities: np.ndarray | None = None) -> None:
+        from geomatt.simulation.atoms import to_atoms
 
-        s = frame.structure
-        atoms = Atoms(s.numbers, s.positions, cell=s.cell, pbc=s.pbc, masses=ATOMIC_MASSES[s.numbers - 1])
-        if frame.momenta is not None:
-            atoms.set_momenta(frame.momenta)
-        atoms.info = {**s.info, **frame.info}
-        labels = {"energy": s.energy, "forces": s.forces}
+        atoms = to_atoms(structure)
+        if velocities is not None:
+            atoms.set_momenta(_momenta(structure, velocities))
+        atoms.info = dict(structure.info)
+        labels = {"energy": structure.energy, "forces": structure.forces}
         try:
             self._writer.write(atoms, **{name: x for name, x in labels.items() if x is not None})
         except OSError as error:
@@ -165,3 +116,24 @@ class AseFile(TrajectoryFile):
     def close(self) -> None:
         with suppress(OSError):
             self._writer.backend.fd.close()
+
+
+TrajectoryFile = ExtxyzFile | AseFile
+
+
+def _momenta(structure: Structure, velocities: np.ndarray) -> np.ndarray:
+    return ATOMIC_MASSES[structure.numbers - 1, None] * velocities
+
+
+def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
+    """A new file by its suffix, or one to continue, cut back to the mark `keep`."""
+    require_writable(path)
+    kinds: dict[str, type[ExtxyzFile] | type[AseFile]] = {".extxyz": ExtxyzFile, ".traj": AseFile}
+    if path.suffix not in kinds:
+        raise GeomAttError(f"Cannot write {path}: the name must end in {' or '.join(kinds)}.")
+    if keep is not None and not path.is_file():
+        raise GeomAttError(f"{path} is missing, so the simulation cannot be continued. Start it anew.")
+    try:
+        return kinds[path.suffix](path, keep)
+    except OSError as error:
+        raise write_error(path, error) from error

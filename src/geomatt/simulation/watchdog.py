@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from scipy.special import chdtri
 from torch import Tensor
 
-from geomatt.elements import COVALENT_RADII, symbols
+from geomatt.elements import COVALENT_RADII, atom_labels
 from geomatt.model.domain import WARNING
 from geomatt.model.domain.limits import Limits
 from geomatt.simulation.ensembles import Matter, State
@@ -45,14 +46,16 @@ class Watch:
     stops: int = HOT  # bits of the alarms that stop a replica; broken bonds have a limit of their own
 
 
-@dataclass(frozen=True)
-class BondChange:
+class BondChange(NamedTuple):
     """A covalent bond that formed or broke."""
 
-    atoms: tuple[int, int]
     names: str  # such as C3–H12
-    formed: bool  # False if it broke
+    what: str  # "formed" or "broke"
     time_fs: float  # when it was first seen
+
+    @property
+    def formed(self) -> bool:
+        return self.what == "formed"
 
 
 class Watchdog:
@@ -105,12 +108,13 @@ class Watchdog:
 
     def changes(self, numbers: Sequence[np.ndarray], timestep_fs: float) -> list[list[BondChange]]:
         """Bonds that formed or broke, by replica, in their order in time."""
+        what = {False: "formed", True: "broke"}  # by whether the atoms were bonded at first
         when, linked = self.changed_at.cpu().numpy(), self.bonded.cpu().numpy()
         result = []
         for r, own in enumerate(numbers):
-            label = [f"{symbol}{i}" for i, symbol in enumerate(symbols(own))]
+            label = atom_labels(own)
             found = [
-                BondChange((i, j), f"{label[i]}–{label[j]}", not linked[r, i, j], when[r, i, j] * timestep_fs)
+                BondChange(f"{label[i]}–{label[j]}", what[linked[r, i, j]], when[r, i, j] * timestep_fs)
                 for i, j in np.argwhere(np.triu(when[r] >= 0)).tolist()
             ]
             result.append(sorted(found, key=lambda change: change.time_fs))

@@ -7,7 +7,7 @@ from typing import Any
 
 from geomatt.data.make.config import METHOD, MethodConfig, SampleConfig
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types, setting
+from geomatt.settings import check_positive, check_types, setting
 from geomatt.training.config import MOST_MEMBERS, TrainConfig
 
 TRAINING, TEST = "Training", "Dynamics with the model"
@@ -20,7 +20,7 @@ class AutoConfig(SampleConfig):
     train: int | None = setting(None, "frames to train on; half of all by default", group=TRAINING)
     model: str = setting(TrainConfig.model, "kind of network", group=TRAINING)
     epochs: int = setting(200, "passes over the training data", group=TRAINING)
-    members: int = setting(0, "train so many models, whose spread is an uncertainty", group=TRAINING)
+    members: int = setting(0, "models to train, whose spread is an uncertainty", group=TRAINING)
     network: dict[str, Any] = setting(
         None, "setting of the network: features=32", group=TRAINING, flag="--network", example="features=32"
     )
@@ -63,7 +63,7 @@ class ImproveConfig(MethodConfig):
     """Rounds of dynamics, labels where the model is uncertain, and further training."""
 
     calculator: str = setting("", "reference method; the one the data was made with by default", group=METHOD)
-    rounds: int = setting(1, "how often", group=CHOICE)
+    rounds: int = setting(1, "rounds of dynamics, labelling and training", group=CHOICE)
     labels: int = setting(100, "frames labelled in a round", group=CHOICE)
     choose: str = setting(
         "uncertain",
@@ -98,10 +98,8 @@ class ImproveConfig(MethodConfig):
         for name in ("temperature", "picoseconds", "timestep"):
             if not 0 < getattr(self, name) < 1e6:
                 raise GeomAttError(f"`{name}` must be positive, not {getattr(self, name)}.")
-        if self.choose not in CHOICES:
-            raise GeomAttError(f"Unknown `choose` {self.choose!r}. Use one of: {', '.join(CHOICES)}.")
-        if self.learning_rate is not None and not self.learning_rate > 0:
-            raise GeomAttError(f"`learning_rate` must be a positive number, not {self.learning_rate}.")
+        if self.learning_rate is not None:
+            check_positive(self, "learning_rate")
 
     @property
     def records(self) -> int:

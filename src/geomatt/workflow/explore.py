@@ -6,17 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from geomatt.data import Batch, Dataset
+from geomatt.data import Dataset
+from geomatt.data.batch import collate
 from geomatt.data.make.intact import Bonding
 from geomatt.data.novelty import novelty
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
 from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, Replica
-from geomatt.simulation.forces import centred
+from geomatt.simulation.forces import PotentialForces
 from geomatt.simulation.outcome import Part
 from geomatt.workflow.config import ImproveConfig
 
@@ -47,13 +46,7 @@ def explore(
     chosen = rng.choice(len(starts), config.replicas, replace=len(starts) < config.replicas)
     first = [starts[int(i)] for i in chosen]
     replicas = [Replica.of(s, seed=int(rng.integers(2**31)), domain=model.domain, walls=False) for s in first]
-    numbers = torch.from_numpy(np.stack([s.numbers for s in first])).to(model.device)
-
-    def forces(positions: Tensor) -> tuple[Tensor, Tensor]:
-        found = model.evaluate(Batch(numbers, centred(positions, numbers).to(model.dtype)), keep=True)
-        assert found.forces is not None
-        return found.energy, found.forces
-
+    forces = PotentialForces(model, collate(first, model.dtype, model.device))
     dynamics = BatchedDynamics(
         [Group(replicas, forces)],
         DynamicsConfig(

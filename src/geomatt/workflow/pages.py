@@ -10,9 +10,10 @@ from typing import Any
 from geomatt.evaluation import EvaluationResult
 from geomatt.model import AnyPotential
 from geomatt.pages import Block, Page, evaluation_report
-from geomatt.pages.reports import averaging, curve_charts, heading, next_steps
+from geomatt.pages.page import facts, heading, next_steps, notes, table, text_block
+from geomatt.pages.reports import learning_curves
 from geomatt.training.folder import HISTORY
-from geomatt.workflow.report import dynamics_line
+from geomatt.workflow.report import ROUND_HEADINGS, dynamics_line, round_rows
 
 
 def auto_page(
@@ -26,14 +27,13 @@ def auto_page(
     """A force field that was made from a molecule: data, learning curves, errors, attention, dynamics."""
     page = evaluation_report(model, tested)
     method = data.get("made_by", {}).get("method", {}).get("calculator", "a reference method")
-    facts = [["data", f"{data.get('frames', len(tested.data))} frames, labelled with {method}"]]
-    blocks: list[Block] = [{"kind": "facts", "rows": facts}]
-    blocks += [{"kind": "text", "text": text, "note": True} for text in warnings]
+    about = [["data", f"{data.get('frames', len(tested.data))} frames, labelled with {method}"]]
+    blocks: list[Block] = [facts(about), *notes(warnings)]
     blocks += _curves(folder, model, tested.unit)
     blocks.append(heading(f"Errors on {len(tested.data)} frames of other stretches of the trajectories"))
     after: list[Block] = [
         heading("Dynamics at constant energy"),
-        {"kind": "text", "text": dynamics_line(dict(motion)), "note": bool(motion.get("failure"))},
+        text_block(dynamics_line(dict(motion)), note=bool(motion.get("failure"))),
         *next_steps(
             [
                 f"geomatt md {folder} MOLECULE.xyz --temperature 300 --time 10",
@@ -51,21 +51,10 @@ def improvement_page(
 ) -> Page:
     """What rounds of `improve` have gained, and the errors of the last model."""
     page = evaluation_report(model, tested)
-    header = ["round", "labels", "new frames: before", "after", "earlier frames: before", "after"]
-    rows = []
-    for number, row in enumerate(rounds, 1):
-        cells = [str(number), str(row["labelled"])]
-        for group in ("new frames", "earlier frames"):
-            for when in ("before", "after"):
-                error = row[group][when]["forces_mae_eV_per_A"] if group in row else None
-                cells.append("–" if error is None else f"{1000 * error:.1f}")
-        rows.append(cells)
     note = "Frames that were not trained on. New frames are those the round has labelled."
-    table: Block = {
-        "kind": "table", "title": "Force MAE (meV/Å)", "header": header, "rows": rows, "note": note,
-    }  # fmt: skip
+    gained = table("Force MAE (meV/Å)", ROUND_HEADINGS, round_rows(rounds), note=note)
     errors = heading(f"Errors of the last model on {len(tested.data)} frames that no round was trained on")
-    blocks: list[Block] = [table, *_curves(folder, model, tested.unit), errors]
+    blocks: list[Block] = [gained, *_curves(folder, model, tested.unit), errors]
     steps = next_steps([f"geomatt explain {folder} MOLECULE.xyz -o explain.html"])
     name = tested.data.name or "a model"
     return dataclasses.replace(page, title=f"Improved: {name}", blocks=[*blocks, *page.blocks, *steps])
@@ -74,8 +63,4 @@ def improvement_page(
 def _curves(folder: Path, model: AnyPotential, unit: str) -> list[Block]:
     """Learning curves of a run, or of its members."""
     own = {p.parent.name: p for p in sorted(folder.glob(f"member_*/{HISTORY}"))} or {"run": folder / HISTORY}
-    charts = curve_charts(own, unit)
-    if not charts:
-        return []
-    text = f"In these curves {averaging(model.record.get('settings', {}))}."
-    return [heading("Learning curves"), {"kind": "charts", "items": charts}, {"kind": "text", "text": text}]
+    return learning_curves(own, unit, model.record.get("settings", {}))

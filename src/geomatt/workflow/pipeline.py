@@ -18,7 +18,7 @@ from geomatt.data.make.sampling import fingerprint, total_frames
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
-from geomatt.evaluation import EvaluationResult, evaluate, parity_plot
+from geomatt.evaluation import evaluate, parity_plot
 from geomatt.model import AnyPotential, load
 from geomatt.pages.reports import REPORT
 from geomatt.training import TrainCallback, resolve, train_members
@@ -65,7 +65,9 @@ def auto(
         data = done.once("data", dict)
 
         def errors_and_page() -> dict[str, Any]:
-            result = _evaluate(model, dataset, folder, watch)
+            with watch("testing", len(dataset), "frames") as advance:
+                result = evaluate(model, dataset, unit="kcal/mol", progress=advance)
+            parity_plot(result, folder / "parity.png")
             page = auto_page(model, result, folder / MODEL, data, checked["warnings"], motion)
             page.save(folder / REPORT)
             return result.to_dict()
@@ -130,13 +132,6 @@ def _train(
         "epochs": max(r.epochs for r in results),
         "seconds": round(sum(r.seconds for r in results), 1),
     }
-
-
-def _evaluate(model: AnyPotential, dataset: Dataset, folder: Path, watch: Watch) -> EvaluationResult:
-    with watch("testing", len(dataset), "frames") as advance:
-        result = evaluate(model, dataset, unit="kcal/mol", progress=advance)
-    parity_plot(result, folder / "parity.png")
-    return result
 
 
 def _try_out(

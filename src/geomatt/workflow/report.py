@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 
@@ -59,3 +60,20 @@ def dynamics_line(motion: dict[str, Any]) -> str:
         f"energy drifts by {drift:.3g} meV per atom and ps"
     )
     return f"{text}; {motion['failure']}" if motion["failure"] else text
+
+
+ROUND_HEADINGS = ("round", "labels", "new frames: before", "after", "earlier frames: before", "after")
+
+
+def round_rows(rounds: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Force MAE (meV/Å) before and after each round of `improve`, as cells of a table."""
+    rows = []
+    for number, row in enumerate(rounds, 1):
+        errors = [
+            row[group][when]["forces_mae_eV_per_A"] if group in row else None
+            for group in ("new frames", "earlier frames")
+            for when in ("before", "after")
+        ]
+        cells = ["–" if error is None else f"{1000 * error:.1f}" for error in errors]
+        rows.append([str(number), str(row["labelled"]), *cells])
+    return rows

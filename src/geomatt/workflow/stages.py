@@ -8,10 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.files import atomic_write, write_error
+from geomatt.data.files import atomic_write, locked_folder
 from geomatt.data.make.folder import plain, without_work
 from geomatt.errors import GeomAttError
-from geomatt.locks import LockedError, file_lock
 
 Watch = Callable[[str, int, str], AbstractContextManager[Callable[[int], None]]]
 
@@ -44,32 +43,21 @@ class Stages:
 def stages(folder: Path, name: str, settings: Mapping[str, Any]) -> Iterator[Stages]:
     """Make or reopen the folder of a workflow; its settings must be those it was started with."""
     path = folder / f"{name}.json"
-    try:
-        if folder.is_file():
-            raise GeomAttError(f"{folder} is a file. `out` must name a folder: choose another.")
-        if folder.is_dir() and any(p.name != ".lock" for p in folder.iterdir()) and not path.is_file():
-            raise GeomAttError(f"{folder} exists already and holds other files. Choose another `out`.")
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise write_error(folder, error) from None
-    try:
-        with file_lock(folder / ".lock"):
-            here = Stages(folder)
-            wanted = json.loads(json.dumps(settings, default=plain))
-            if without_work(folder, path.name):  # a mistake was found before any work was done
-                here.write(name, wanted)
-            stored = here.once(name, lambda: wanted)
-            for key, value in wanted.items():
-                if stored.get(key) != value:
-                    raise GeomAttError(
-                        f"{folder} was started with `{key}` {json.dumps(stored.get(key))[:60]}, now it is "
-                        f"{json.dumps(value)[:60]}. Use the same to continue, or choose another `out`."
-                    )
-            yield here
-    except LockedError as error:
-        raise GeomAttError(
-            f"{folder} is in use by {error}. Wait until it ends, stop it, or choose another `out`."
-        ) from None
+    if folder.is_dir() and any(p.name != ".lock" for p in folder.iterdir()) and not path.is_file():
+        raise GeomAttError(f"{folder} exists already and holds other files. Choose another `out`.")
+    with locked_folder(folder):
+        here = Stages(folder)
+        wanted = json.loads(json.dumps(settings, default=plain))
+        if without_work(folder, path.name):  # a mistake was found before any work was done
+            here.write(name, wanted)
+        stored = here.once(name, lambda: wanted)
+        for key, value in wanted.items():
+            if stored.get(key) != value:
+                raise GeomAttError(
+                    f"{folder} was started with `{key}` {json.dumps(stored.get(key))[:60]}, now it is "
+                    f"{json.dumps(value)[:60]}. Use the same to continue, or choose another `out`."
+                )
+        yield here
 
 
 @contextmanager

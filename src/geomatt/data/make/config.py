@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.settings import check_types, setting
+from geomatt.settings import check_not_negative, check_types, setting
 
 METHOD, START, MOTION, LENGTH = "Reference method", "Start", "Motion", "Length"
 NOT_COMPARED = ("frames", "walkers")  # may differ when a run is continued: frames do not depend on them
@@ -92,9 +92,7 @@ class SampleConfig(MethodConfig):
                 f"`timestep` must be above 0 and at most 10 fs, not {self.timestep:g}. Molecules with "
                 "hydrogen need about 0.5 fs."
             )
-        for name in ("friction", "equilibrate"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise GeomAttError(f"`{name}` must not be negative, but is {getattr(self, name)}.")
+        check_not_negative(self, "friction", "equilibrate")
 
     @property
     def equilibration_frames(self) -> int:

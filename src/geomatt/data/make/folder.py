@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_write, require_writable, write_error
+from geomatt.data.files import atomic_write, locked_folder, require_writable
 from geomatt.data.io.readers import write
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
-from geomatt.locks import LockedError, file_lock
 
 _SETTINGS, _LOCK = "settings.json", ".lock"
 SUFFIXES = (".npz", ".xyz", ".extxyz")
@@ -58,18 +57,9 @@ def work_folder(
     if out.exists():
         raise GeomAttError(f"{out} exists already. Move it, or choose another `out`.")
     folder = out.with_name(f"{out.name}.parts")
-    try:
-        folder.mkdir(exist_ok=True)
-    except OSError as error:
-        raise write_error(folder, error) from error
-    try:
-        with file_lock(folder / _LOCK):
-            _compare(folder, json.loads(json.dumps(settings)), optional)
-            yield WorkFolder(folder, out)
-    except LockedError as error:
-        raise GeomAttError(
-            f"{folder} is in use by {error}. Wait until it ends, stop it, or choose another `out`."
-        ) from None
+    with locked_folder(folder):
+        _compare(folder, json.loads(json.dumps(settings)), optional)
+        yield WorkFolder(folder, out)
 
 
 def _compare(folder: Path, settings: dict[str, Any], optional: tuple[str, ...]) -> None:

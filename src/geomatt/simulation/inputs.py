@@ -1,0 +1,78 @@
+"""The model and the structure of a simulation: loaded, and checked before it starts."""
+
+from __future__ import annotations
+
+import copy
+import os
+import warnings
+
+import numpy as np
+import torch
+
+from geomatt.data.bonds import distances, relative_lengths
+from geomatt.data.structures import AtomsLike, Structure, as_structure
+from geomatt.elements import COVALENT_RADII, atom_labels, formula
+from geomatt.errors import GeomAttError
+from geomatt.model import AnyPotential, check_device, load
+from geomatt.model.precision import parse_dtype
+
+OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
+# A model file, the folder of a run, a shipped model's name, a `Potential` or a `Committee`.
+Model = str | os.PathLike[str] | AnyPotential
+
+
+def load_model(
+    model: Model, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
+) -> AnyPotential:
+    """The potential of a simulation. A potential is copied: the caller's keeps its precision and device."""
+    if isinstance(model, AnyPotential):
+        found = copy.deepcopy(model).to(check_device(device), parse_dtype(dtype))
+    else:
+        found = load(model, device, dtype)
+    warn_if_unstable(found)
+    return found
+
+
+def warn_if_unstable(model: AnyPotential) -> None:
+    """Warn about a model that fell apart when it was tried in long dynamics (`record["stability"]`)."""
+    for member in model.members:
+        tried = member.record.get("stability", {})
+        runs = tried.get("walls") or tried.get("free")
+        if runs and runs["intact"] < runs["runs"]:
+            failed, walls = runs["runs"] - runs["intact"], "with" if tried.get("walls") else "without"
+            warnings.warn(
+                f"This model did not stay intact in long dynamics: {failed} of {runs['runs']} runs of "
+                f"{runs['ps']:g} ps at 500 K, {walls} walls, broke a bond, the first after "
+                f"{min(runs['failed_at_ps']):.1f} ps.",
+                stacklevel=3,
+            )
+            return
+
+
+def given(model: Model, structure: Structure | AtomsLike) -> tuple[AnyPotential, Structure]:
+    """A model, which may be named, and a structure, which may be ASE Atoms; an error if they do not fit."""
+    potential, atoms = model if isinstance(model, AnyPotential) else load(model), as_structure(structure)
+    refuse(potential, atoms)
+    return potential, atoms
+
+
+def refuse(potential: AnyPotential, structure: Structure) -> None:
+    """Raise an error for a structure that cannot be simulated with a model."""
+    name = formula(structure.numbers)
+    potential.check(structure, name)
+    refuse_overlap(structure, name)
+
+
+def refuse_overlap(structure: Structure, name: str = "The structure") -> None:
+    """Raise an error if two atoms are on top of each other."""
+    if len(structure) < 2 or structure.numbers.max() > len(COVALENT_RADII):
+        return
+    length = distances(structure)
+    relative = relative_lengths(structure.numbers, length) + np.diag(np.full(len(structure), np.inf))
+    i, j = np.unravel_index(int(relative.argmin()), relative.shape)
+    if relative[i, j] < OVERLAP:
+        first, second = (atom_labels(structure.numbers)[a] for a in sorted((i, j)))
+        raise GeomAttError(
+            f"{name} has overlapping atoms: {first} and {second} are {length[i, j]:.2f} Å apart. "
+            "Correct the positions, or check their unit (`length_unit`)."
+        )
