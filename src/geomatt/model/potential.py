@@ -24,6 +24,7 @@ from geomatt.model.domain import WARNING, Domain, Limits, WallResult
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import AttentionRecord, Network
+from geomatt.model.neighbours import complete_cell
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.precision import parse_dtype
 from geomatt.model.surroundings import Estimate
@@ -213,6 +214,7 @@ class AnyPotential(ABC):
                 f"{name} is periodic along a direction without a lattice vector. Give its cell, or set pbc "
                 "to False there."
             )
+        complete_cell(structure.cell, structure.pbc)  # raises an error if it has no volume
         if not len(structure):
             raise GeomAttError(f"{name} has no atoms.")
         if not np.isfinite(structure.positions).all():
