@@ -156,3 +156,32 @@ def test_a_far_molecule_changes_no_bit_of_another(engine: str, dtype: torch.dtyp
     alone = Batch(apart.numbers[:1, :3], apart.positions[:1, :3].to(dtype))
     bound = 1e-6 if dtype == torch.float32 else 1e-14
     assert torch.allclose(found.atomic[0, 0, :3], evaluate(model, alone, engine).atomic[0, 0], atol=bound)
+
+
+def test_large_systems_are_not_watched_pair_by_pair(monkeypatch, tmp_path) -> None:
+    """Memory of walls and watchdogs would grow with the square of the atoms; the motion is the same."""
+    from geomatt import Dataset, Structure
+    from geomatt.model.domain import Domain
+    from geomatt.simulation import MDSettings, batched, md, run_dynamics, watch
+
+    rng = np.random.default_rng(0)
+    grid = 2.5 * np.stack(np.meshgrid(*[np.arange(3)] * 3), -1).reshape(-1, 3)
+    start = Structure(rng.choice([1, 8], 27), grid, cell=7.5 * np.eye(3), pbc=(True, True, True))
+    frames = [Structure(start.numbers, grid + 0.1 * rng.standard_normal(grid.shape)) for _ in range(3)]
+    model = Potential(network(), Normalisation(), ranges=Domain.measure(Dataset.from_structures(frames)))
+    settings = MDSettings(time=0.02, temperature=300.0, walls=False, stop_on="never")
+    whole = run_dynamics(model, start, settings, tmp_path / "watched")
+    for module in (batched, md, watch):
+        monkeypatch.setattr(module, "MOST_WATCHED", 20)
+    with pytest.warns(UserWarning, match="not all pairs are watched"):
+        run = run_dynamics(model, start, settings, tmp_path / "large")
+    assert run.outcome.intact.all()
+    ends = [(tmp_path / name / "trajectory.extxyz").read_text() for name in ("watched", "large")]
+    assert ends[0] == ends[1]
+    assert run.outcome.records.potential_energy[-1] == whole.outcome.records.potential_energy[-1]
+    sizes = [(tmp_path / name / "restart.safetensors").stat().st_size for name in ("watched", "large")]
+    assert sizes[1] < sizes[0] - 2 * 8 * 27**2
+    atoms = ase.Atoms(start.numbers, start.positions, cell=start.cell, pbc=True)
+    atoms.calc = GeomAttCalculator(model)
+    with pytest.warns(UserWarning, match="no walls"):
+        atoms.get_forces()

@@ -20,7 +20,7 @@ from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
 from geomatt.model.devices import check_device
-from geomatt.model.domain import WARNING, Domain, Limits, WallResult
+from geomatt.model.domain import MOST_WATCHED, WARNING, Domain, Limits, WallResult
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import AttentionRecord, Network
@@ -222,7 +222,8 @@ class AnyPotential(ABC):
 
     def extrapolations(self, structures: Sequence[Structure]) -> list[str]:
         """Warnings about structures of a known composition with bonds or distances that are not."""
-        known = {i: s for i, s in enumerate(structures) if not self.other_composition(s)}
+        few = {i: s for i, s in enumerate(structures) if len(s) <= MOST_WATCHED}
+        known = {i: s for i, s in few.items() if not self.other_composition(s)}
         if self.domain is None or not known:
             return []
         return frame_doubts(self.domain.ranges, known, WARNING, self.domain.walls.pairs)

@@ -23,7 +23,7 @@ from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, fingerprint
-from geomatt.model.domain import Bonds
+from geomatt.model.domain import MOST_WATCHED, Bonds
 from geomatt.model.domain.measure import distances
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.checks import given, refuse
@@ -318,7 +318,8 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
 def _replica(potential: AnyPotential, start: Structure, seed: int, walls: bool) -> Replica:
     """A replica with the bonds of the training data or, of a molecule it does not know, its present ones."""
     replica = Replica.of(start, seed, potential.domain, walls=walls)
-    if replica.bonds is None or not len(replica.bonds.pairs):
+    known = replica.bonds is not None and len(replica.bonds.pairs)
+    if not known and len(start) <= MOST_WATCHED:
         length = distances(start.positions, replica.cell)
         pairs = np.argwhere(np.triu(bonded(start.numbers, length)))
         replica = replace(replica, bonds=Bonds(pairs, length[tuple(pairs.T)]))

@@ -13,6 +13,7 @@ from geomatt.data.bonds import bonded
 from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
+from geomatt.model.domain import MOST_WATCHED
 from geomatt.model.domain.measure import distances
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
@@ -134,7 +135,9 @@ def _steps(optimiser: Any, settings: RelaxSettings) -> Iterator[bool]:
 
 
 def bond_changes(before: Structure, after: Structure) -> list[tuple[str, str]]:
-    """Covalent bonds that formed or broke between two geometries of the same atoms."""
+    """Covalent bonds that formed or broke between two geometries of the same atoms; not of many atoms."""
+    if len(before) > MOST_WATCHED:
+        return []
     name = [f"{symbol}{i}" for i, symbol in enumerate(symbols(before.numbers))]
     old, new = (
         bonded(s.numbers, distances(s.positions, s.cell if s.periodic else None)) for s in (before, after)

@@ -8,7 +8,18 @@ import numpy as np
 from scipy.spatial.distance import pdist
 
 from geomatt.data.batch import Batch
-from geomatt.model.domain import WARNING, Domain, Limits, warning
+from geomatt.model.domain import MOST_WATCHED, WARNING, Domain, Limits, warning
+
+
+def watched(atoms: int) -> bool:
+    """False, with a warning, if a structure has more pairs of atoms than can be watched."""
+    if atoms > MOST_WATCHED:
+        warnings.warn(
+            f"Of {atoms:,} atoms not all pairs are watched: there are no walls, no search for broken bonds, "
+            f"and no warning if distances leave the training data. All that is for up to {MOST_WATCHED:,}.",
+            stacklevel=3,
+        )
+    return atoms <= MOST_WATCHED
 
 
 class RangeWatch:
@@ -23,9 +34,10 @@ class RangeWatch:
 
     def start(self, batch: Batch) -> str:
         """Take the limits of a structure (1, N) from its present bonds; says what is not known of it."""
-        if self.domain is None:
+        self._limits = self._range = None
+        if self.domain is None or not watched(batch.numbers.shape[1]):
             return ""
-        self._limits, self._range = self.domain.limits(batch), None
+        self._limits = self.domain.limits(batch)
         if batch.cell is None:
             pairs = np.triu_indices(batch.numbers.shape[1], 1)
             lower, upper = (x[0].double().cpu().numpy() for x in (self._limits.lower, self._limits.upper))
