@@ -35,7 +35,6 @@ LARGEST = {"geomatt": 100_000}  # atoms that fit on a GPU; other networks 50,000
 SHORTEST = 0.02  # s, below which a round repeats an evaluation
 # Names of engines for all pairs and for neighbour lists, if a network lets one choose.
 ENGINES = {"dense": ("pairs", "dense"), "sparse": ("sparse",), "dynamics": ("sparse",)}
-STEPS = 2  # of dynamics in a run
 SCALE = 0.01  # eV, unit of an untrained network: its forces are then as weak as dynamics needs
 
 
@@ -49,7 +48,6 @@ class Case:
     run: Callable[[], object]
     setup_seconds: float
     work: Work | None = None
-    steps: int = 1  # of a run
 
 
 def scaling_suite(bench: Workbench) -> None:
@@ -134,7 +132,7 @@ def build(bench: Workbench, path: str, atoms: int) -> Case:
         pairs = float(atoms + len(near[0]))
     if path == "dynamics":
         simulation = _dynamics(potential, batch)
-        return Case(path, atoms, pairs / atoms, lambda: simulation.run(STEPS), setup, steps=STEPS)
+        return Case(path, atoms, pairs / atoms, lambda: simulation.run(1), setup)
     work = work_of(network, "energy_and_forces", atoms)
     return Case(path, atoms, pairs / atoms, lambda: potential.evaluate(batch, keep=True), setup, work)
 
@@ -144,7 +142,7 @@ def _dynamics(potential: Potential, batch: Batch) -> BatchedDynamics:
     assert batch.cell is not None
     numbers, positions = batch.numbers[0].cpu().numpy(), batch.positions[0].double().cpu().numpy()
     replica = Replica(numbers, positions, cell=batch.cell[0].double().cpu().numpy())
-    config = DynamicsConfig("nve", 300.0, 0.5, interval=STEPS, bond_limit=None)
+    config = DynamicsConfig("nve", 300.0, 0.5, interval=1, bond_limit=None)
     group = Group([replica], PeriodicForces(potential, batch))
     return BatchedDynamics([group], config, device=batch.numbers.device)
 
@@ -164,7 +162,7 @@ def _contender(bench: Workbench, case: Case) -> Contender | None:
         return None
     count = max(1, min(50, round(SHORTEST / warm)))
     name = f"{case.path}, {case.atoms} atoms"
-    return Contender(name, repeat(case.run, count), count * case.steps, bench.settings.scaling_rounds)
+    return Contender(name, repeat(case.run, count), count, bench.settings.scaling_rounds)
 
 
 def _memory(bench: Workbench, case: Case) -> float | None:
