@@ -107,5 +107,8 @@ def test_commands_and_options_exist(path):
 def test_tables_are_those_of_the_result_files(script, block, name, page, monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "scripts")
     path, text = ROOT / f"results/{name}.json", (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if not path.is_file():
+        assert f"<!-- begin:{name} -->\n*Not measured yet" in text
+        return
     made = getattr(load_script(script), block)(json.loads(path.read_text(encoding="utf-8")))
     assert f"<!-- begin:{name} -->\n{made.strip()}\n<!-- end:{name} -->" in text
