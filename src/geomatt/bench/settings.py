@@ -36,9 +36,9 @@ class BenchSettings:
     models: tuple[str, ...] = ("geomatt",)  # networks, see `parse_model`
     batch: int = 10
     frames: int = 100  # of the molecule; an epoch of training steps in every round
-    rounds: int = 15
+    rounds: int = 10
     peer_steps: int = 2  # of a peer in every round
-    literal_rounds: int = 7  # automatic differentiation is slow
+    literal_rounds: int = 5  # automatic differentiation is slow
     single_points: int = 30  # evaluations of one molecule in every round
     throughput: int = 512  # structures of a large batch
     throughput_rounds: int = 3
