@@ -91,7 +91,8 @@ dynamics, own = {}, {}
 for count in (max(given.sizes), *given.large):
     path, report = folder / f"own-{count}.npz", folder / f"dynamics-{count}.json"
     if not path.is_file():
-        start = relax(models[0], cluster(count, np.random.default_rng(count)), RelaxSettings(fmax=0.1))
+        rough = RelaxSettings(fmax=0.3, steps=200, optimiser="fire")
+        start = relax(models[0], cluster(count, np.random.default_rng(count)), rough)
         settings = MDSettings(time=given.time, temperature=300.0, walls=False)
         place = given.out / f"md-{count}"
         again = (place / "restart.safetensors").is_file()
