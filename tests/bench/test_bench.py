@@ -132,6 +132,7 @@ def test_missing_baseline_says_what_to_install(monkeypatch):
         schnet(aspirin_frames(2), 2)
 
 
+@pytest.mark.filterwarnings("ignore")  # of other packages
 @pytest.mark.parametrize("name", ["mace", "nequip"])
 def test_other_peers_give_derivatives(name):
     """Forces are derivatives, and a batch changes nothing."""
