@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import tomllib
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from scripts_path import load_script
 
 from geomatt import GeomAttError
 from geomatt.cli import app
@@ -92,3 +94,21 @@ def test_commands_and_options_exist(path):
             command = command.commands[words.pop(0)]
         options = {name for p in command.params for name in (*p.opts, *p.secondary_opts)}
         assert {word for word in words if word.startswith("-")} <= options, line
+
+
+@pytest.mark.parametrize(
+    ("script", "block", "name", "page"),
+    [
+        ("measure_radius", "table", "radius", "pair-states.md"),
+        ("update_matter", "waters_block", "waters", "pair-states.md"),
+        ("update_matter", "crystal_block", "crystal", "tutorials/periodic.md"),
+    ],
+)
+def test_tables_are_those_of_the_result_files(script, block, name, page, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    path, text = ROOT / f"results/{name}.json", (ROOT / "docs" / page).read_text(encoding="utf-8")
+    if not path.is_file():
+        assert f"<!-- begin:{name} -->\n*Not measured yet" in text
+        return
+    made = getattr(load_script(script), block)(json.loads(path.read_text(encoding="utf-8")))
+    assert f"<!-- begin:{name} -->\n{made.strip()}\n<!-- end:{name} -->" in text

@@ -27,6 +27,10 @@ ARGUMENTS = {
     "pbe.py": [],
     "own_network.py": ["--epochs", "2", "--out", "run"],
     "crystal.py": ["--epochs", "1", "--frames", "8", "--repeat", "1", "--steps", "2"],
+    "waters.py": [
+        *("--sizes", "1", "2", "--large", "3", "--frames", "10", "--tests", "2", "--channels", "8"),
+        *("--epochs", "1", "--time", "0.02", "--equilibrate", "0"),
+    ],
 }
 
 
@@ -36,6 +40,8 @@ def test_every_example_is_tested():
 
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_example(name, tmp_path):
+    if name == "waters.py":
+        pytest.importorskip("tblite", reason="tblite is not installed (pip install 'geomatt[xtb]')")
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name), *ARGUMENTS[name]],
         cwd=tmp_path,

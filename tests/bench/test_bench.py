@@ -10,12 +10,12 @@ import torch
 from scripts_path import load_script
 from typer.testing import CliRunner
 
-from geomatt.bench import BenchReport, BenchSettings, read_result, run_bench
+from geomatt.bench import BenchReport, BenchSettings, peers, read_result, run_bench
 from geomatt.bench.floor import Ceilings, GeometricAttentionWork, Work, work_of
-from geomatt.bench.peers import literal, near_pairs, schnet
+from geomatt.bench.peers import installed_peers, literal, near_pairs, schnet
 from geomatt.bench.plot import curves_plot, scaling_plot
 from geomatt.bench.report import BenchRow, Check
-from geomatt.bench.settings import parse_model
+from geomatt.bench.settings import MODELS, parse_model
 from geomatt.bench.systems import ASPIRIN, ELEMENTS, SMALLEST_DISTANCE, aspirin_frames, random_matter
 from geomatt.bench.timing import Contender, Ratio, Timing, measure, silent
 from geomatt.bench.workbench import Workbench
@@ -132,6 +132,65 @@ def test_missing_baseline_says_what_to_install(monkeypatch):
         schnet(aspirin_frames(2), 2)
 
 
+@pytest.mark.filterwarnings("ignore")  # of other packages
+@pytest.mark.parametrize("name", ["mace", "nequip"])
+def test_other_peers_give_derivatives(name):
+    """Forces are derivatives, and a batch changes nothing."""
+    pytest.importorskip(name)
+    frames = aspirin_frames(4)
+    peer = getattr(peers, name)(frames, 2)
+    energy, forces = peer.evaluator(frames.positions)()
+    alone, own = peer.evaluator(frames.positions[:1])()
+    assert float(alone) == pytest.approx(float(energy[0]), abs=1e-5)
+    assert float((own[0] - forces[0]).abs().max()) < 1e-5
+    step = torch.zeros_like(frames.positions[:1])
+    step[0, 3, 1] = 1e-2
+    up, down = (peer.evaluator(frames.positions[:1] + sign * step)()[0] for sign in (1, -1))
+    assert float(down - up) / 2e-2 == pytest.approx(float(own[0, 3, 1]), rel=0.02, abs=1e-3)
+    assert torch.get_default_dtype() == torch.float32
+    peer.training_step()
+
+
+def test_peers_that_cannot_be_measured_are_named_once(monkeypatch):
+    pytest.importorskip("torch_geometric")
+
+    def other_version(frames, batch):
+        raise TypeError("unexpected argument\nand more")
+
+    monkeypatch.setattr(peers, "importable", lambda module: module == "nequip")
+    monkeypatch.setitem(peers.OTHERS, "nequip", ("NequIP", "nequip", other_version))
+    settings = dataclasses.replace(QUICK, peers=("mace", "nequip"))
+    bench = Workbench(settings, "pair", BenchReport({}), silent)
+    for _ in range(2):
+        assert [peer.name for peer in installed_peers(bench, aspirin_frames(4))] == ["PyG SchNet"]
+    assert bench.report.notes == [
+        "MACE 128x0e was not measured (pip install 'mace-torch').",
+        "NequIP was not measured (TypeError: unexpected argument).",
+    ]
+
+
+def test_dynamics_of_a_large_cell():
+    result = run_bench(dataclasses.replace(QUICK, models=("pair", "schnet")), ["large"])
+    (row,) = result.rows
+    assert (row.ours.name, row.baseline.name) == ("pair, dynamics", "energy and forces alone")
+    assert "steps per second" in row.note
+    assert "GB of memory" in row.note
+    assert [(p.path, p.atoms, len(p.seconds)) for p in result.scaling] == [("dynamics", QUICK.large, 2)]
+    assert "schnet has no radius" in result.notes[0]
+
+
+def test_default_networks_have_suites_of_their_own(monkeypatch):
+    done: list[tuple[str, str]] = []
+    module = sys.modules["geomatt.bench.run"]
+    for name in module.SUITES:
+        monkeypatch.setitem(module.SUITES, name, (lambda bench, name=name: done.append((bench.model, name)),))
+    run_bench(dataclasses.replace(QUICK, models=tuple(MODELS)), ["train", "members", "large"])
+    assert {model for model, _ in done} == set(MODELS)
+    assert [model for model, name in done if name == "large"] == ["pair:channels=64"]
+    run_bench(dataclasses.replace(QUICK, models=("pair",)), ["members", "large"])
+    assert done[-2:] == [("pair", "members"), ("pair", "large")]
+
+
 def test_networks_with_their_settings():
     assert parse_model("geomatt") == ("geomatt", {})
     assert parse_model("geomatt:features=64,bias=False") == ("geomatt", {"features": 64, "bias": False})
@@ -176,7 +235,7 @@ def test_quick_run(tmp_path, monkeypatch):
     result = read_result(file)
     assert result["complete"]
     assert {"hardware", "commit", "versions", "threads"} <= set(result["machine"])
-    suites = {"train", "single point", "throughput", "members", "scaling"}
+    suites = {"train", "single point", "throughput", "members", "scaling", "large"}
     suites |= {"dynamics"} if importlib.util.find_spec("ase") else set()
     suites |= {"replicas"} if importlib.util.find_spec("torch_sim") else set()
     assert {row["suite"] for row in result["rows"]} == suites
@@ -187,7 +246,7 @@ def test_quick_run(tmp_path, monkeypatch):
     for entry in result["exactness"]:
         goal = 1e-10 if entry["dtype"] == "float64" else 1e-3
         assert max(entry["energy"], entry["forces"]) < goal, entry
-    assert {p["path"] for p in result["scaling"]} == {"dense", "sparse"}
+    assert {p["path"] for p in result["scaling"]} == {"dense", "sparse", "dynamics"}
     assert all(p["memory"] >= 0 for p in result["scaling"])
 
     page = load_script("make_performance_page").performance_page({"bench.json": result})

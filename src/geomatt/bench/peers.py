@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from geomatt.bench.report import importable
-from geomatt.bench.settings import BASELINE, LITERAL, MACE
+from geomatt.bench.settings import BASELINE, LITERAL, MACE, NEQUIP
 from geomatt.bench.systems import ELEMENTS
 from geomatt.data import Batch
+from geomatt.elements import symbols
 from geomatt.model import Network, new_network
 from geomatt.training import Loss
 from geomatt.training.loss import Errors
 
+if TYPE_CHECKING:
+    from geomatt.bench.workbench import Workbench
+
 CUTOFF = 5.0  # Å
+NEIGHBOURS = 14.0  # of an atom of aspirin within it
 
 
 class Peer:
@@ -137,7 +142,7 @@ def mace(frames: Batch, batch: int) -> Peer:
         r_max=CUTOFF, num_bessel=8, num_polynomial_cutoff=5, max_ell=3, correlation=3, num_interactions=2,
         interaction_cls=modules.interaction_classes["RealAgnosticResidualInteractionBlock"],
         interaction_cls_first=modules.interaction_classes["RealAgnosticInteractionBlock"],
-        num_elements=len(elements), atomic_numbers=elements, avg_num_neighbors=14,
+        num_elements=len(elements), atomic_numbers=elements, avg_num_neighbors=NEIGHBOURS,
         atomic_energies=torch.zeros(len(elements)).numpy(), gate=torch.nn.functional.silu,
         hidden_irreps=o3.Irreps("128x0e"), MLP_irreps=o3.Irreps("16x0e"),
     ).to(numbers.device, torch.float32)  # fmt: skip
@@ -163,7 +168,52 @@ def mace(frames: Batch, batch: int) -> Peer:
     return Peer(MACE, frames, batch, model.parameters(), energies, near_pairs)
 
 
-def installed_peers(names: Iterable[str], frames: Batch, batch: int) -> list[Peer]:
-    """The baseline first, then what else is installed of the named."""
-    others = [mace] if "mace" in names and importable("mace") else []
-    return [build(frames, batch) for build in (schnet, *others)]
+def nequip(frames: Batch, batch: int) -> Peer:
+    """NequIP with its defaults (l = 1, 32 features, four layers), on precomputed pairs within the cutoff."""
+    models: Any = importlib.import_module("nequip.model")
+    dtype = torch.get_default_dtype()
+    importlib.import_module("nequip.utils.global_state").set_global_state()
+    torch.set_default_dtype(dtype)  # which the line above changes for the whole process
+    numbers = frames.numbers[0]
+    elements = sorted(set(numbers.tolist()))
+    model = models.NequIPGNNModel(
+        seed=0, model_dtype="float32", r_max=CUTOFF, type_names=symbols(elements), l_max=1,
+        avg_num_neighbors=NEIGHBOURS, per_type_energy_scales=1.0, per_type_energy_shifts=0.0,
+        do_derivatives=False,
+    ).to(numbers.device)  # fmt: skip
+    types = torch.searchsorted(torch.tensor(elements, device=numbers.device), numbers)
+
+    def energies(positions: Tensor, pairs: Tensor) -> Tensor:
+        structures, atoms, _ = positions.shape
+        data = {
+            "pos": positions.reshape(-1, 3),
+            "atom_types": types.repeat(structures),
+            "edge_index": pairs,
+            "batch": torch.arange(structures, device=positions.device).repeat_interleave(atoms),
+            "num_atoms": torch.full((structures,), atoms, device=positions.device),
+        }
+        return model(data)["total_energy"].squeeze(-1)
+
+    return Peer(NEQUIP, frames, batch, model.parameters(), energies, near_pairs)
+
+
+# Peers besides the baseline, by module: name, package, and how to make one.
+OTHERS = {"mace": (MACE, "mace-torch", mace), "nequip": (NEQUIP, "nequip>=0.7", nequip)}
+
+
+def installed_peers(bench: Workbench, frames: Batch) -> list[Peer]:
+    """The baseline first, then what is installed of the others; a note says what is not."""
+    settings, notes = bench.settings, bench.report.notes
+    found = [schnet(frames, settings.batch)]
+    for module in settings.peers:
+        name, package, build = OTHERS[module]
+        reason = f"pip install '{package}'"
+        if importable(module):
+            try:
+                found.append(build(frames, settings.batch))
+                continue
+            except Exception as error:  # versions with another interface fail in many ways
+                reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+        if (note := f"{name} was not measured ({reason}).") not in notes:
+            notes.append(note)
+    return found

@@ -24,16 +24,9 @@ from geomatt.training import commit, hardware
 
 FORMAT = 1
 PACKAGES = (
-    "torch",
-    "numpy",
-    "scipy",
-    "triton",
-    "torch_geometric",
-    "mace-torch",
-    "ase",
-    "vesin",
+    "torch", "numpy", "scipy", "triton", "torch_geometric", "mace-torch", "nequip", "ase", "vesin",
     "torch-sim-atomistic",
-)
+)  # fmt: skip
 
 
 @dataclass

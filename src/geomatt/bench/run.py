@@ -12,8 +12,8 @@ from geomatt.bench.floor import measure_ceilings
 from geomatt.bench.inference import infer_suite
 from geomatt.bench.replicas import replicas_suite
 from geomatt.bench.report import BenchReport, describe_machine
-from geomatt.bench.scaling import scaling_suite
-from geomatt.bench.settings import BenchSettings
+from geomatt.bench.scaling import large_suite, scaling_suite
+from geomatt.bench.settings import MODELS, BenchSettings
 from geomatt.bench.training import members_suite, train_suite
 from geomatt.bench.workbench import Workbench
 from geomatt.errors import GeomAttError
@@ -26,6 +26,7 @@ SUITES: dict[str, tuple[Callable[[Workbench], None], ...]] = {
     "replicas": (replicas_suite,),
     "members": (members_suite,),
     "scaling": (scaling_suite, matter_exactness),
+    "large": (large_suite,),
     "curves": (curves_suite,),
 }
 # Suites measured by default; `curves` is left out, since its two trainings take minutes.
@@ -35,7 +36,10 @@ USUAL = tuple(name for name in SUITES if name != "curves")
 def run_bench(
     settings: BenchSettings, suites: Sequence[str] = USUAL, *, stage: ProgressBar = silent
 ) -> BenchReport:
-    """Measure. After an interruption it returns what it has; see `BenchReport.complete`."""
+    """Measure. After an interruption it returns what it has; see `BenchReport.complete`.
+
+    Of the default networks, each is measured by its own suites among those asked for (`settings.MODELS`).
+    """
     unknown = [name for name in suites if name not in SUITES]
     if unknown or not suites:
         raise GeomAttError(f"Unknown suite {', '.join(unknown)!r}. Choose from: {', '.join(SUITES)}.")
@@ -49,7 +53,9 @@ def run_bench(
             report.ceilings = measure_ceilings(settings.device, settings.quick)
             advance(1)
         for bench in benches:
-            for part in [part for name in suites for part in SUITES[name]]:
+            every = settings.models != tuple(MODELS)
+            own = [name for name in suites if every or name in MODELS[bench.model]]
+            for part in [part for name in own for part in SUITES[name]]:
                 part(bench)
                 if settings.cuda:
                     torch.cuda.empty_cache()

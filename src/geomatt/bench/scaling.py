@@ -1,4 +1,4 @@
-"""The suite `scaling`: time and memory per atom of random matter, all pairs against neighbour lists."""
+"""The suites `scaling` and `large`: time and memory per atom of random matter, and dynamics of much of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,12 +27,15 @@ from geomatt.model.geometric_attention.sparse.engine import pair_layout, sparse_
 from geomatt.model.geometric_attention.sparse.layout import PairLayout
 from geomatt.model.neighbours import NeighbourList, neighbour_list
 from geomatt.progress import silent
+from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, Replica
+from geomatt.simulation.forces import PeriodicForces
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
 LARGEST = {"geomatt": 100_000}  # atoms that fit on a GPU; other networks 50,000
 SHORTEST = 0.02  # s, below which a round repeats an evaluation
 # Names of engines for all pairs and for neighbour lists, if a network lets one choose.
-ENGINES = {"dense": ("pairs", "dense"), "sparse": ("sparse",)}
+ENGINES = {"dense": ("pairs", "dense"), "sparse": ("sparse",), "dynamics": ("sparse",)}
+SCALE = 0.01  # eV, unit of an untrained network: its forces are then as weak as dynamics needs
 
 
 @dataclass
@@ -44,7 +47,7 @@ class Case:
     pairs: float  # per atom
     run: Callable[[], object]
     setup_seconds: float
-    work: Work | None
+    work: Work | None = None
 
 
 def scaling_suite(bench: Workbench) -> None:
@@ -63,7 +66,32 @@ def scaling_suite(bench: Workbench) -> None:
                 cases.append(case)
                 contenders.append(contender)
             advance(1)
-    timings = bench.measure("evaluating random matter", contenders)
+    _points(bench, cases, bench.measure("evaluating random matter", contenders))
+    _judge(bench)
+
+
+def large_suite(bench: Workbench) -> None:
+    """Dynamics of a large cell, beside the evaluations that it needs."""
+    atoms = bench.settings.large
+    if bench.network(MATTER, **bench.with_radius).radius is None:
+        bench.report.notes.append(f"{bench.model} has no radius: dynamics of {atoms} atoms was not measured.")
+        return
+    cases = [build(bench, path, atoms) for path in ("dynamics", "sparse")]
+    contenders = [_contender(bench, case) for case in cases]
+    ready = [contender for contender in contenders if contender is not None]
+    if len(ready) < len(cases):
+        return
+    ours, baseline = bench.measure(f"dynamics of {atoms} atoms", ready)
+    _points(bench, cases[:1], [ours])
+    memory = bench.report.scaling[-1].memory
+    held = "" if memory is None else f", {memory / 1e9:.1f} GB of memory"
+    ours.name, baseline.name = f"{bench.model}, dynamics", "energy and forces alone"
+    note = f"{1 / ours.median:.3g} steps per second{held}"
+    bench.add("large", f"step of dynamics of {atoms} atoms in a cell", ours, baseline, note=note)
+
+
+def _points(bench: Workbench, cases: Sequence[Case], timings: Sequence[Timing]) -> None:
+    """Add points with their peak memory."""
     with bench.stage("peak memory", len(cases)) as advance:
         for case, timing in zip(cases, timings, strict=True):
             floor = bench.floor(case.work, timing)
@@ -74,7 +102,6 @@ def scaling_suite(bench: Workbench) -> None:
                 )
             )  # fmt: skip
             advance(1)
-    _judge(bench)
 
 
 def build(bench: Workbench, path: str, atoms: int) -> Case:
@@ -92,9 +119,9 @@ def build(bench: Workbench, path: str, atoms: int) -> Case:
             return sparse_energy_and_forces(network, numbers, positions, neighbours=found[0])
 
         return Case(path, atoms, pairs / atoms, run, setup, work)
-    potential = Potential(network, Normalisation(), engine=_engine(network, path))
+    potential = Potential(network, Normalisation(scale=SCALE), engine=_engine(network, path))
     batch, pairs, setup = Batch(matter.numbers, matter.positions.float()), float(atoms**2), 0.0
-    if path == "sparse" and network.radius is not None:
+    if path != "dense" and network.radius is not None:
         # Periodic, so that atoms of small and large systems have as many neighbours.
         cell = cube_edge(atoms) * torch.eye(3, device=batch.positions.device)
         batch = replace(batch, cell=cell[None])
@@ -103,8 +130,21 @@ def build(bench: Workbench, path: str, atoms: int) -> Case:
         radius = network.radius
         setup = clock(lambda: near.append(neighbour_list(place, box, (True,) * 3, radius)), settings.cuda)
         pairs = float(atoms + len(near[0]))
+    if path == "dynamics":
+        simulation = _dynamics(potential, batch)
+        return Case(path, atoms, pairs / atoms, lambda: simulation.run(1), setup)
     work = work_of(network, "energy_and_forces", atoms)
     return Case(path, atoms, pairs / atoms, lambda: potential.evaluate(batch, keep=True), setup, work)
+
+
+def _dynamics(potential: Potential, batch: Batch) -> BatchedDynamics:
+    """Velocity Verlet at 300 K in a cell, as `geomatt md` runs it."""
+    assert batch.cell is not None
+    numbers, positions = batch.numbers[0].cpu().numpy(), batch.positions[0].double().cpu().numpy()
+    replica = Replica(numbers, positions, cell=batch.cell[0].double().cpu().numpy())
+    config = DynamicsConfig("nve", 300.0, 0.5, interval=1, bond_limit=None)
+    group = Group([replica], PeriodicForces(potential, batch))
+    return BatchedDynamics([group], config, device=batch.numbers.device)
 
 
 def _engine(network: Network, path: str) -> str:

@@ -13,7 +13,15 @@ MOLECULES = (21, 12, 9, 9, 18, 16, 15, 12)
 FOLDS = 5
 # Names of baselines: SchNet, the network by automatic differentiation, and its own single points.
 BASELINE, LITERAL, ONE_AT_A_TIME = "PyG SchNet", "literal", "one at a time"
-MACE = "MACE 128x0e"
+MACE, NEQUIP = "MACE 128x0e", "NequIP l=1"
+# Networks measured by default, with their suites. Sizes of pair states: S, M, L.
+ALL = ("train", "infer", "replicas", "members", "scaling", "curves")
+MODELS = {
+    "geomatt": ALL,
+    "pair:channels=64": ("train", "infer", "replicas", "scaling", "large"),
+    "pair": ("train", "infer"),
+    "pair:rounds=5": ("train", "infer"),
+}
 SCHEDULE = 160_000  # steps of the paper's training: 2000 epochs of 800 structures in batches of 10
 # Settings of random matter, by network: the paper's interacts at any distance unless it has no bias.
 WITH_RADIUS: dict[str, dict[str, Any]] = {"geomatt": {"bias": False}, "pair": {"radius": 5.0}}
@@ -28,27 +36,28 @@ class BenchSettings:
     models: tuple[str, ...] = ("geomatt",)  # networks, see `parse_model`
     batch: int = 10
     frames: int = 100  # of the molecule; an epoch of training steps in every round
-    rounds: int = 15
+    rounds: int = 10
     peer_steps: int = 2  # of a peer in every round
-    literal_rounds: int = 7  # automatic differentiation is slow
+    literal_rounds: int = 5  # automatic differentiation is slow
     single_points: int = 30  # evaluations of one molecule in every round
     throughput: int = 512  # structures of a large batch
-    throughput_rounds: int = 5
+    throughput_rounds: int = 3
     md_steps: int = 30  # in every round
     replicas: int = 64  # of a molecule in torch-sim
     replica_steps: int = 10  # of each in every round
     molecules: tuple[int, ...] = MOLECULES
     folds: int = FOLDS
     member_rounds: int = 5
-    sparse_sizes: tuple[int, ...] = (20, 50, 100, 200, 500, 1000, 2000, 5000)
-    dense_sizes: tuple[int, ...] = (20, 50, 100, 200, 500)
+    sparse_sizes: tuple[int, ...] = (20, 100, 500, 2000, 5000)
+    dense_sizes: tuple[int, ...] = (20, 100, 200)
     compared_sizes: tuple[int, int] = (500, 5000)  # time per atom of the second over the first
     exact_sizes: tuple[int, int] = (100, 200)  # against automatic differentiation, and against all pairs
     scaling_rounds: int = 3
+    large: int = 10_000  # atoms in dynamics
     curve_epochs: int = 50
     curve_frames: tuple[int, int] = (800, 200)  # to train on, to validate on
     seed: int = 0
-    peers: tuple[str, ...] = ("schnet", "mace")
+    peers: tuple[str, ...] = ("mace", "nequip")  # besides the baseline, where they are installed
 
     @classmethod
     def of(cls, device: str, quick: bool = False, models: tuple[str, ...] = ("geomatt",)) -> BenchSettings:
@@ -58,8 +67,8 @@ class BenchSettings:
                 device, True, models, frames=20, rounds=3, peer_steps=1, literal_rounds=2, single_points=2,
                 throughput=4, throughput_rounds=2, md_steps=2, replicas=3, replica_steps=2,
                 molecules=(9, 5), folds=2, member_rounds=2, sparse_sizes=(20, 60), dense_sizes=(20,),
-                compared_sizes=(20, 60), exact_sizes=(20, 30), scaling_rounds=2,
-                curve_epochs=2, curve_frames=(20, 10), peers=("schnet",),
+                compared_sizes=(20, 60), exact_sizes=(20, 30), scaling_rounds=2, large=60,
+                curve_epochs=2, curve_frames=(20, 10), peers=(),
             )  # fmt: skip
         if device.startswith("cuda"):
             # Ten rounds of 100 steps are the 1000 replayed steps of the target.
@@ -67,7 +76,7 @@ class BenchSettings:
                 device, False, models, frames=1000, rounds=10, peer_steps=20, literal_rounds=10,
                 single_points=100, throughput_rounds=10, member_rounds=10, compared_sizes=(2000, 50_000),
                 replicas=512, sparse_sizes=(20, 100, 500, 2000, 5000, 20_000, 50_000, 100_000),
-                dense_sizes=(20, 100, 500, 1000), exact_sizes=(200, 2000), scaling_rounds=5,
+                dense_sizes=(20, 100, 500, 1000), exact_sizes=(200, 2000), scaling_rounds=5, large=50_000,
             )  # fmt: skip
         # Five members show what sharing a CPU brings; forty would take eight times as long.
         return cls(device, False, models, molecules=MOLECULES[:1])

@@ -38,7 +38,7 @@ def train_suite(bench: Workbench) -> None:
     settings, network = bench.settings, bench.network()
     frames, count = bench.frames(settings.frames), settings.peer_steps
     own = Trainee([network], [frames], settings.batch)
-    peers = installed_peers(settings.peers, frames, settings.batch)
+    peers = installed_peers(bench, frames)
     slow = literal(copy.deepcopy(network), frames, settings.batch)
     contenders = [
         Contender(bench.model, own.epoch, own.steps, settings.rounds),

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 def bench(
     model: Annotated[
-        list[str] | None, option("Network to measure, such as geomatt or geomatt:features=64 (repeatable).")
+        list[str] | None,
+        option(
+            "Network to measure, such as geomatt or pair:channels=64 (repeatable). By default geomatt and "
+            "pair states in three sizes, each by some of the suites."
+        ),
     ] = None,
     device: Annotated[str, option("Where to measure: cpu or cuda.")] = "cpu",
     suite: Annotated[
-        str, option("What to measure, separated by commas: train, infer, replicas, members, scaling, curves.")
-    ] = "train,infer,replicas,members,scaling",
+        str,
+        option(
+            "What to measure, separated by commas: train, infer, replicas, members, scaling, large, curves."
+        ),
+    ] = "train,infer,replicas,members,scaling,large",
     json_file: Annotated[Path | None, option("File for all numbers, raw timings included.", "--json")] = None,
     plot: Annotated[
         Path | None, option("Picture of the scaling (png, pdf, svg); of curves, NAME-curves.")
@@ -37,13 +44,14 @@ def bench(
     """
     from geomatt.bench import BenchSettings, run_bench
     from geomatt.bench.plot import curves_plot, scaling_plot
+    from geomatt.bench.settings import MODELS
     from geomatt.data import require_writable
 
     for path in (json_file, plot):
         if path is not None:
             require_writable(path)
     names = [name.strip() for name in suite.split(",") if name.strip()]
-    settings = BenchSettings.of(device, quick, tuple(model or ["geomatt"]))
+    settings = BenchSettings.of(device, quick, tuple(model or MODELS))
     result = run_bench(settings, names, stage=progress_bar)
     if json_file is not None:
         result.save(json_file)

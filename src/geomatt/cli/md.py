@@ -139,7 +139,7 @@ def speed(rate: float, settings: MDSettings) -> str:
     """Steps per second and nanoseconds per day, of one replica and of all."""
     each = rate * settings.timestep * 86400e-6
     total = f" ({each * settings.replicas:.3g} in all)" if settings.replicas > 1 else ""
-    return f"{rate:.0f} steps/s, {each:.3g} ns/day{total}"
+    return f"{rate:.3g} steps/s, {each:.3g} ns/day{total}"
 
 
 def _print(report: MDReport, files: dict[str, Path], model: Path) -> None:

@@ -52,7 +52,7 @@ def neighbour_list(
         )
     box = complete_cell(None if cell is None else np.asarray(cell, dtype=np.float64), periodic)
     # Atoms may have drifted out of the cell: search with wrapped ones, and undo it in the shifts.
-    home = np.where(periodic, np.floor(positions @ np.linalg.inv(box)), 0.0)  # (N, 3)
+    home = home_cells(positions, box, periodic)
     i, j, shift = search()(positions - home @ box, box, periodic, radius)
     home = home.astype(np.int64)
     return NeighbourList(i, j, shift - home[j] + home[i], radius)
@@ -63,11 +63,24 @@ def search() -> Callable[[np.ndarray, np.ndarray, np.ndarray, float], PairArrays
     return vesin_search if importlib.util.find_spec("vesin") else kdtree_search
 
 
-def complete_cell(cell: np.ndarray | None, periodic: np.ndarray) -> np.ndarray:
+def home_cells(
+    positions: np.ndarray, cell: np.ndarray | None, pbc: Sequence[bool] | np.ndarray
+) -> np.ndarray:
+    """Lattice vectors (N, 3), whole numbers, by which atoms are outside of the cell."""
+    if cell is None:
+        return np.zeros_like(positions)
+    box = complete_cell(cell, pbc)
+    return np.where(np.asarray(pbc, dtype=bool), np.floor(positions @ np.linalg.inv(box)), 0.0)
+
+
+def complete_cell(cell: np.ndarray | None, pbc: Sequence[bool] | np.ndarray) -> np.ndarray:
     """The periodic lattice vectors, with orthogonal unit vectors along directions that do not repeat."""
+    periodic = np.asarray(pbc, dtype=bool)
     if cell is None or not periodic.any():
         return np.eye(3)
     rows = cell[periodic]  # (p, 3)
+    if not np.isfinite(rows).all():
+        raise GeomAttError("The cell has numbers that are not finite. Check its lattice vectors.")
     _, spread, basis = np.linalg.svd(
         rows
     )  # the rows of basis after the first p are orthogonal to all of them

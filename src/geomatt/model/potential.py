@@ -20,10 +20,11 @@ from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
 from geomatt.model.devices import check_device
-from geomatt.model.domain import WARNING, Domain, Limits
+from geomatt.model.domain import MOST_WATCHED, WARNING, Domain, Limits
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import Network
+from geomatt.model.neighbours import complete_cell
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.output import Output, Prediction
 from geomatt.model.precision import parse_dtype
@@ -195,6 +196,7 @@ class AnyPotential(ABC):
                 f"{name} is periodic along a direction without a lattice vector. Give its cell, or set pbc "
                 "to False there."
             )
+        complete_cell(structure.cell, structure.pbc)  # raises an error if it has no volume
         if not len(structure):
             raise GeomAttError(f"{name} has no atoms.")
         if not np.isfinite(structure.positions).all():
@@ -202,7 +204,8 @@ class AnyPotential(ABC):
 
     def extrapolations(self, structures: Sequence[Structure]) -> list[str]:
         """Warnings about structures of a known composition with bonds or distances that are not."""
-        known = {i: s for i, s in enumerate(structures) if not self.other_composition(s)}
+        few = {i: s for i, s in enumerate(structures) if len(s) <= MOST_WATCHED}
+        known = {i: s for i, s in few.items() if not self.other_composition(s)}
         if self.domain is None or not known:
             return []
         return frame_doubts(self.domain.ranges, known, WARNING, self.domain.walls.pairs)

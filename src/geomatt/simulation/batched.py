@@ -20,12 +20,13 @@ from geomatt.arguments import require
 from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
-from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
+from geomatt.model.domain import MOST_WATCHED, Bonds, Domain, PairLimits, Walls
 from geomatt.model.domain.limits import geometry, outside, stack, visible
 from geomatt.model.domain.measure import distances
 from geomatt.model.graphs import capture as capture_graph
 from geomatt.simulation.ensembles import INTEGRATORS, NOISY, DynamicsConfig, Matter, State, Verlet
 from geomatt.simulation.forces import CellForces, Forces
+from geomatt.simulation.inputs import watched
 from geomatt.simulation.monitor import Monitor, PaddedBonds
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat, ConstantPressure
@@ -64,7 +65,7 @@ class Replica:
         """A replica whose bonds, and walls unless they are off, are those of a model's domain."""
         ranges = bonds = None
         cell = structure.cell if structure.periodic else None
-        if domain is not None:
+        if domain is not None and watched(len(structure)):
             length = distances(structure.positions, cell)
             bonds = domain.ranges.bonds(structure.numbers, length)
             ranges = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
@@ -127,6 +128,7 @@ class BatchedDynamics:
         graphs = self.device.type == "cuda" and not self.periodic
         self.capture = graphs if capture is None else capture
         self.atoms = max(group.atoms for group in self.groups)
+        self.watched = self.atoms if self.atoms <= MOST_WATCHED else 1  # one atom has no pairs
         self.numbers = np.zeros((len(self.replicas), self.atoms), dtype=np.int64)
         for r, replica in enumerate(self.replicas):
             self.numbers[r, : len(replica.numbers)] = replica.numbers
@@ -140,14 +142,15 @@ class BatchedDynamics:
         size = 72 * self.state.positions.numel() // 3 if keep_frames else 0  # bytes of an observation
         self.capacity = min(CAPACITY, max(1, FRAME_BYTES // max(size, 1)))
         self.walls = walls or Walls()
-        limits = [r.limits or PairLimits.none(len(r.numbers), "") for r in self.replicas]
-        self.limits = stack(limits, self.atoms).to(self.device)
+        limits = [r.limits or PairLimits.none(self.watched, "") for r in self.replicas]
+        self.limits = stack(limits, self.watched).to(self.device)
         self.walled = any(one.exist for one in limits)
         self.monitor = Monitor(
             self.config,
             self.matter,
             self.integrator,
-            PaddedBonds.stack([r.bonds for r in self.replicas], self.atoms, self.device),
+            PaddedBonds.stack([r.bonds for r in self.replicas], self.watched, self.device),
+            watched=self.watched,
             capacity=self.capacity,
             keep_frames=keep_frames,
             periodic=self.periodic,
@@ -313,11 +316,13 @@ class BatchedDynamics:
         known = [r.ranges for r in self.replicas]
         limits = None
         if any(one is not None and one.exist for one in known):
-            each = [r.ranges or PairLimits.none(len(r.numbers), "") for r in self.replicas]
-            limits = stack(each, self.atoms).to(self.device)
-        _, distance = geometry(self.state.positions, self.state.lattice)
+            each = [r.ranges or PairLimits.none(self.watched, "") for r in self.replicas]
+            limits = stack(each, self.watched).to(self.device)
+        _, distance = geometry(self.state.positions[:, : self.watched], self.state.lattice)
         temperature = self.config.temperature_K
-        return Watchdog(watch, self.matter, self.numbers, distance, limits, spread, temperature)
+        return Watchdog(
+            watch, self.matter, self.numbers[:, : self.watched], distance, limits, spread, temperature
+        )
 
     def _all_or_none_periodic(self) -> bool:
         cells = [replica.cell is not None for replica in self.replicas]

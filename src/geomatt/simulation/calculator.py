@@ -20,7 +20,7 @@ from geomatt.model import Potential
 from geomatt.model.domain import WARNING, Domain, Limits, warning
 from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.settings import typed
-from geomatt.simulation.inputs import Model, load_model
+from geomatt.simulation.inputs import Model, load_model, watched
 
 try:
     from ase import Atoms
@@ -218,9 +218,10 @@ class _RangeWatch:
 
     def start(self, batch: Batch) -> str:
         """Take the limits of a structure (1, N) from its present bonds; says what is not known of it."""
-        if self.domain is None:
+        self._limits = self._range = None
+        if self.domain is None or not watched(batch.numbers.shape[1]):
             return ""
-        self._limits, self._range = self.domain.limits(batch), None
+        self._limits = self.domain.limits(batch)
         if batch.cell is None:
             pairs = np.triu_indices(batch.numbers.shape[1], 1)
             lower, upper = (x[0].double().cpu().numpy() for x in (self._limits.lower, self._limits.upper))

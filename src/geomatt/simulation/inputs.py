@@ -9,11 +9,12 @@ import warnings
 import numpy as np
 import torch
 
-from geomatt.data.bonds import distances, relative_lengths
 from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.elements import COVALENT_RADII, atom_labels, formula
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, check_device, load
+from geomatt.model.domain import MOST_WATCHED
+from geomatt.model.neighbours import neighbour_list
 from geomatt.model.precision import parse_dtype
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
@@ -65,14 +66,32 @@ def refuse(potential: AnyPotential, structure: Structure) -> None:
 
 def refuse_overlap(structure: Structure, name: str = "The structure") -> None:
     """Raise an error if two atoms are on top of each other."""
-    if len(structure) < 2 or structure.numbers.max() > len(COVALENT_RADII):
+    z = structure.numbers
+    if len(structure) < 2 or z.max() > len(COVALENT_RADII):
         return
-    length = distances(structure)
-    relative = relative_lengths(structure.numbers, length) + np.diag(np.full(len(structure), np.inf))
-    i, j = np.unravel_index(int(relative.argmin()), relative.shape)
-    if relative[i, j] < OVERLAP:
-        first, second = (atom_labels(structure.numbers)[a] for a in sorted((i, j)))
+    radii = COVALENT_RADII[z - 1]
+    near = neighbour_list(structure.positions, structure.cell, structure.pbc, 2 * OVERLAP * radii.max())
+    if not len(near):
+        return
+    images = 0.0 if structure.cell is None else near.shift @ structure.cell
+    vectors = structure.positions[near.j] - structure.positions[near.i] + images
+    length = np.linalg.norm(vectors, axis=1)
+    relative = length / (radii[near.i] + radii[near.j])
+    closest = int(relative.argmin())
+    if relative[closest] < OVERLAP:
+        first, second = (atom_labels(z)[a] for a in sorted((int(near.i[closest]), int(near.j[closest]))))
         raise GeomAttError(
-            f"{name} has overlapping atoms: {first} and {second} are {length[i, j]:.2f} Å apart. "
+            f"{name} has overlapping atoms: {first} and {second} are {length[closest]:.2f} Å apart. "
             "Correct the positions, or check their unit (`length_unit`)."
         )
+
+
+def watched(atoms: int) -> bool:
+    """False, with a warning, if a structure has more pairs of atoms than can be watched."""
+    if atoms > MOST_WATCHED:
+        warnings.warn(
+            f"Of {atoms:,} atoms not all pairs are watched: there are no walls, no search for broken bonds, "
+            f"and no warning if distances leave the training data. All that is for up to {MOST_WATCHED:,}.",
+            stacklevel=3,
+        )
+    return atoms <= MOST_WATCHED

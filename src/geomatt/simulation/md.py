@@ -24,7 +24,7 @@ from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential, fingerprint
-from geomatt.model.domain import Bonds
+from geomatt.model.domain import MOST_WATCHED, Bonds
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
@@ -295,7 +295,8 @@ def _dynamics(potential: AnyPotential, start: Structure, settings: MDSettings) -
 def _replica(potential: AnyPotential, start: Structure, seed: int, walls: bool) -> Replica:
     """A replica with the bonds of the training data or, of a molecule it does not know, its present ones."""
     replica = Replica.of(start, seed, potential.domain, walls=walls)
-    if replica.bonds is None or not len(replica.bonds.pairs):
+    known = replica.bonds is not None and len(replica.bonds.pairs)
+    if not known and len(start) <= MOST_WATCHED:
         pairs = np.argwhere(np.triu(bond_matrix(start)))
         replica = replace(replica, bonds=Bonds(pairs, distances(start)[tuple(pairs.T)]))
     return replica

@@ -57,13 +57,17 @@ class Monitor:
         integrator: Verlet,
         bonds: PaddedBonds,
         *,
+        watched: int,
         capacity: int,
         keep_frames: bool,
         periodic: bool = False,
         watchdog: Watchdog | None = None,
         spread: Tensor | None = None,
     ) -> None:
-        """`spread` (R,): disagreement of a committee, which the forces of the simulation update."""
+        """`watched`: the first atoms, whose distances are looked at.
+
+        `spread` (R,): disagreement of a committee, which the forces of the simulation update.
+        """
         self.watchdog, self.spread = watchdog, spread
         self.config, self.matter, self.integrator, self.bonds = config, matter, integrator, bonds
         replicas, atoms = matter.masses.shape[:2]
@@ -80,15 +84,15 @@ class Monitor:
         self.worst_bond = floats(replicas)
         self.histogram = integers(replicas, BINS + 1)
         self.wall_steps = integers(replicas)
-        self.wall_pairs = integers(replicas, atoms, atoms)
-        self.wall_worst = floats(replicas, atoms, atoms) - torch.inf
+        self.wall_pairs = integers(replicas, watched, watched)
+        self.wall_worst = floats(replicas, watched, watched) - torch.inf
         # Records of the part of the run under way: `SERIES`, and positions, velocities and forces.
         self.filled = integers(1)
         self.series = floats(capacity, len(SERIES), replicas)
         self.frames = floats(*((capacity, 3, replicas, atoms, 3) if keep_frames else (0,)))
         self.cells = floats(*((capacity, replicas, 3, 3) if keep_frames and periodic else (0,)))
-        real = matter.masses[..., 0] > 0
-        above = torch.ones(atoms, atoms, device=device, dtype=torch.bool).triu(1)
+        self.watched, real = watched, matter.masses[:, :watched, 0] > 0
+        above = torch.ones(watched, watched, device=device, dtype=torch.bool).triu(1)
         self._pairs = above & real[:, :, None] & real[:, None, :]  # (R, N, N)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -111,7 +115,7 @@ class Monitor:
 
     def observe(self, state: State) -> None:
         """Called every `interval` steps. Replicas with a broken bond or a serious alarm stop here."""
-        _, distance = geometry(state.positions, state.lattice)
+        _, distance = geometry(state.positions[:, : self.watched], state.lattice)
         temperature = self.matter.temperature(state.velocities)
         # A replica that stopped since the last observation has its alarm in this one.
         alarm = DIVERGED * (~state.alive & (self.failed_at < 0))

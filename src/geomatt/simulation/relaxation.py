@@ -13,6 +13,7 @@ from geomatt.data.bonds import bond_matrix
 from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import atom_labels
 from geomatt.errors import GeomAttError
+from geomatt.model.domain import MOST_WATCHED
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
 from geomatt.simulation.inputs import Model, given
@@ -131,7 +132,9 @@ def _steps(optimiser: Any, settings: RelaxSettings) -> Iterator[bool]:
 
 
 def bond_changes(before: Structure, after: Structure) -> list[tuple[str, str]]:
-    """Covalent bonds that formed or broke between two geometries of the same atoms."""
+    """Covalent bonds that formed or broke between two geometries of the same atoms; not of many atoms."""
+    if len(before) > MOST_WATCHED:
+        return []
     name, old, new = atom_labels(before.numbers), bond_matrix(before), bond_matrix(after)
     return [
         (f"{name[i]}–{name[j]}", "formed" if new[i, j] else "broke")

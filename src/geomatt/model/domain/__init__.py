@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 WARNING = 0.15  # Å outside its range at which a pair is worth a warning
+MOST_WATCHED = 3000  # atoms of a structure up to which all its pairs are compared with their ranges
 
 
 @dataclass(frozen=True)

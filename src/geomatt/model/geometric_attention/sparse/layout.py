@@ -70,7 +70,9 @@ class PairLayout:
         step = (shift[:, 0] * reach + shift[:, 1]) * reach + shift[:, 2]
         steps = reach**3
         if atoms**2 * steps >= 2**62:
-            raise GeomAttError("The cell is too small for so many atoms: pairs cannot be numbered.")
+            raise GeomAttError(
+                "Pairs cannot be numbered: atoms are too many cells apart. Wrap them into the cell."
+            )
 
         def key(a: Tensor, b: Tensor, hop: Tensor) -> Tensor:
             return (a * atoms + (b - a) % atoms) * steps + hop % steps

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.model.neighbours import complete_cell, neighbour_list
+from geomatt.model.neighbours import complete_cell, home_cells, neighbour_list
 from geomatt.model.pair_states.sparse.native import native_triangles
 
 SORTED = 100  # atoms from which they are put in an order in which neighbours are near each other in memory
@@ -80,8 +80,10 @@ def structure_graph(positions: Tensor, cell: Tensor | None, radius: float) -> Pa
     if atoms > SORTED and radius:
         atom = spatial_order(place, box, pbc, radius)
         place = place[atom]
+    home = home_cells(place, box, pbc)  # of atoms far outside the cell, whose shifts would be large numbers
     if radius:
-        near = neighbour_list(place, box, pbc, radius)
+        inside = place - home @ complete_cell(box, pbc)
+        near = neighbour_list(inside, box, pbc, radius)
         i, j = np.concatenate([itself, near.i]), np.concatenate([itself, near.j])
         shift = np.concatenate([np.zeros((atoms, 3), dtype=np.int64), near.shift])
     else:
@@ -99,6 +101,7 @@ def structure_graph(positions: Tensor, cell: Tensor | None, radius: float) -> Pa
     first = np.searchsorted(i, np.arange(atoms + 1))
     moved = [torch.from_numpy(x).to(device) for x in (i, j, hop, first, key)]
     start, left, right = native_triangles(span, *moved) or _triangles(span, *moved)
+    shift = shift + (home[i] - home[j]).astype(np.int64)
     return PairGraph(
         torch.from_numpy(atom).to(device),
         torch.zeros(atoms, dtype=torch.int64, device=device),
@@ -114,11 +117,8 @@ def spatial_order(
     positions: np.ndarray, cell: np.ndarray | None, pbc: Sequence[bool], size: float
 ) -> np.ndarray:
     """Atoms in an order in which neighbours are near each other: along a Z-shaped curve through cubes."""
-    periodic = np.array(pbc)
     if cell is not None:  # atoms of a cell may be anywhere
-        box = complete_cell(cell, periodic)
-        home = np.where(periodic, np.floor(positions @ np.linalg.inv(box)), 0.0)
-        positions = positions - home @ box
+        positions = positions - home_cells(positions, cell, pbc) @ complete_cell(cell, pbc)
     cubes = np.floor((positions - positions.min(0)) / size).astype(np.int64) & (2**BITS - 1)
     code = np.zeros(len(positions), dtype=np.int64)
     for bit in range(BITS):  # the bits of x, y and z in turns
