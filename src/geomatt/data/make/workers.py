@@ -79,7 +79,8 @@ class Workers:
                     self.wait_longer()
                 for future in done:
                     job, task = running.pop(future)
-                    error = future.exception()
+                    # `exception` raises an error if the task was cancelled.
+                    error = futures.CancelledError() if future.cancelled() else future.exception()
                     if error is None:
                         deaths = 0
                         with suppress(StopIteration):
