@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import ase
 import numpy as np
 import pytest
 import toy_calculators
@@ -278,6 +280,18 @@ def test_names_of_methods():
     assert parse_arguments({"a": "0.1", "b": "true", "c": "small", "d": "None"}) == {
         "a": 0.1, "b": True, "c": "small", "d": None,
     }  # fmt: skip
+
+
+def test_versions_of_methods():
+    assert Method("ase.calculators.emt:EMT").describe()["version"] == ase.__version__
+    own = Method(TOY).describe()
+    digest = hashlib.sha256(Path(toy_calculators.__file__).read_bytes()).hexdigest()
+    assert own["package"] == "toy_calculators"
+    assert own["version"] == f"sha256 {digest[:12]}"
+    yaml = Method("yaml:Calculator").describe()  # the distribution has another name
+    assert yaml["package"] == "PyYAML"
+    assert yaml["version"]
+    assert Method("no_such_module:Calculator").describe()["version"] == ""
 
 
 def test_wrong_settings():

@@ -13,8 +13,6 @@ import numpy as np
 
 from geomatt.data.files import atomic_write, require_writable, write_error
 from geomatt.data.io.readers import write
-from geomatt.data.make.config import MethodConfig
-from geomatt.data.make.method import Method
 from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.locks import LockedError, file_lock
@@ -107,13 +105,6 @@ def write_data(dataset: Dataset, summary: Mapping[str, Any], path: Path) -> None
     """Write a data set, after its summary as JSON beside it."""
     atomic_write(path.with_suffix(".json"), (json.dumps(summary, indent=2, default=plain) + "\n").encode())
     write(dataset, path, energy_unit="eV")
-
-
-def made_by(method: Method, config: MethodConfig) -> dict[str, Any]:
-    """Where labels come from, for data files."""
-    from geomatt import __version__
-
-    return {"geomatt": __version__, "method": method.describe(), "settings": config.to_dict()}
 
 
 def plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -14,9 +13,10 @@ import numpy as np
 
 from geomatt.arguments import path_of, require
 from geomatt.data.make.config import MethodConfig
-from geomatt.data.make.folder import Progress, made_by, work_folder
+from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.log import RecordLog
 from geomatt.data.make.method import Method, NotConverged, Reference, probe
+from geomatt.data.make.molecule import unlabelled
 from geomatt.data.make.workers import Job, Workers, single
 from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
@@ -53,7 +53,7 @@ def label(
     workers = workers or Workers()
     tell: Progress = progress or (lambda structures: None)
     method = Method(config.calculator, config.arguments)
-    todo = [_prepared(s, config) for s in structures]
+    todo = [unlabelled(s, config.charge, config.multiplicity) for s in structures]
     settings = {**config.to_dict(), "structures": structures.fingerprint()[:16]}
     began = time.monotonic()
     with work_folder(path_of("out", out), settings) as folder:
@@ -81,18 +81,17 @@ def label(
             raise GeomAttError(
                 f"{method.calculator} failed for all {len(todo)} structures. Check the structures."
             )
-        origin = made_by(method, config)
         summary = {
             "structures": len(good),
             "failed": failed,
             "repeated_calculations": sum(found.failures for found in labels.values()),
             "seconds": round(time.monotonic() - began, 3),
-            "made_by": origin,
+            "made_by": method.made_by(config),
         }
         dataset = Dataset.from_structures(
             (labels[i].applied(todo[i], method) for i in good),
             name=structures.name,
-            origin={"theory": method.theory, "made_by": json.dumps(origin), "energy_unit": "eV"},
+            origin=method.origin(config),
         )
         folder.finish(dataset, summary)
     return LabelResult(dataset, Path(out), failed, summary)
@@ -140,15 +139,3 @@ def label_some(method: Method, items: Sequence[tuple[int, Structure]], seconds: 
         if time.monotonic() > ends:
             break
     return records
-
-
-def _prepared(structure: Structure, config: MethodConfig) -> Structure:
-    """Without labels, with the charge and spin asked for."""
-    return replace(
-        structure,
-        energy=None,
-        forces=None,
-        stress=None,
-        charge=structure.charge if config.charge is None else float(config.charge),
-        multiplicity=structure.multiplicity if config.multiplicity is None else config.multiplicity,
-    )

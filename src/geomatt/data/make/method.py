@@ -9,11 +9,15 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from geomatt.data.files import sha256
+from geomatt.data.make.config import MethodConfig
 from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols
 from geomatt.errors import GeomAttError
@@ -67,12 +71,29 @@ class Method:
         arguments = {**(_XTB_ARGUMENTS if self.is_xtb else {}), **self.arguments}
         return {"calculator": self.calculator, "arguments": arguments, "package": package, "version": release}
 
+    def made_by(self, config: MethodConfig) -> dict[str, Any]:
+        """How labels were made: versions and settings."""
+        from geomatt import __version__
+
+        return {"geomatt": __version__, "method": self.describe(), "settings": config.to_dict()}
+
+    def origin(self, config: MethodConfig) -> dict[str, str]:
+        """What a data file records of its labels."""
+        return {"theory": self.theory, "made_by": json.dumps(self.made_by(config)), "energy_unit": "eV"}
+
     def _package(self) -> tuple[str, str]:
+        """The distribution and its version; of a file of the user's own, the start of its hash."""
         name = "tblite" if self.is_xtb else self.calculator.partition(":")[0].partition(".")[0]
         try:
             return name, version(name)
-        except PackageNotFoundError:
-            return name, ""
+        except PackageNotFoundError:  # a package of another name, such as mace of mace-torch
+            owners = packages_distributions().get(name)
+        if owners:
+            return owners[0], version(owners[0])
+        _look_here()
+        file = find_spec(name)
+        known = file is not None and file.origin and Path(file.origin).is_file()
+        return name, f"sha256 {sha256(Path(file.origin))[:12]}" if known else ""
 
     def build(self, structure: Structure, *, patient: bool = False) -> Any:
         """The calculator for a structure; `patient` for a hard case."""
@@ -216,8 +237,7 @@ def _imported(path: str, arguments: str) -> Any:
     parts = _parts(path)
     assert parts is not None
     module_name, name = parts
-    if os.getcwd() not in sys.path:
-        sys.path.append(os.getcwd())  # as `python -m` does
+    _look_here()
     try:
         module = importlib.import_module(module_name)
     except Exception as error:
@@ -237,6 +257,12 @@ def _imported(path: str, arguments: str) -> Any:
     if not hasattr(built, "get_potential_energy"):
         raise GeomAttError(f"`calculator` {path} gives a {type(built).__name__}, not an ASE calculator.")
     return built
+
+
+def _look_here() -> None:
+    """Import from the current folder, too, as `python -m` does."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
 
 
 def _refused(method: Method, error: Exception) -> GeomAttError:

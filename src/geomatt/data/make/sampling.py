@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import numpy as np
 
 from geomatt.arguments import path_of, require
 from geomatt.data.make.config import NOT_COMPARED, SampleConfig
-from geomatt.data.make.folder import Progress, made_by, work_folder
+from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.intact import Bonding
 from geomatt.data.make.log import RecordLog
 from geomatt.data.make.method import Method, probe
@@ -78,7 +77,7 @@ def sample(
             Walker(Walk(starts[i % len(starts)], config, i), RecordLog(folder.path / f"walker-{i}.log"))
             for i in range(config.walkers)
         ]
-        run = _Run(method, molecule, starts, walkers, name or formula(molecule[0].numbers), began)
+        run = _Run(config, method, molecule, starts, walkers, name or formula(molecule[0].numbers), began)
         if any(walker.frames for walker in walkers):  # in one call: they were not made at this speed
             tell(sum(walker.progress(walker.frames) for walker in walkers))
         try:
@@ -158,16 +157,13 @@ class Walker:
 class _Run:
     """What `sample` has done so far."""
 
+    config: SampleConfig
     method: Method
     molecule: Sequence[Structure]
     starts: Sequence[Start]
     walkers: Sequence[Walker]
     name: str
     began: float
-
-    @property
-    def made_by(self) -> dict[str, Any]:
-        return made_by(self.method, self.walkers[0].walk.config)
 
     def dataset(self) -> Dataset | None:
         """The frames that count, walker after walker; None if there are none."""
@@ -183,8 +179,9 @@ class _Run:
             for w in self.walkers
             for frame in w.kept
         ]
-        origin = {"theory": theory, "made_by": json.dumps(self.made_by), "energy_unit": "eV"}
-        return Dataset.from_structures(found, name=self.name, origin=origin) if found else None
+        if not found:
+            return None
+        return Dataset.from_structures(found, name=self.name, origin=self.method.origin(self.config))
 
     def summary(self) -> dict[str, Any]:
         """For the JSON file beside the data."""
@@ -211,7 +208,7 @@ class _Run:
                 if _rearranged(before, start.structure)
             ],
             "seconds": round(time.monotonic() - self.began, 3),
-            "made_by": self.made_by,
+            "made_by": self.method.made_by(self.config),
         }
 
 
