@@ -13,6 +13,7 @@ from rich.markup import escape
 from geomatt import __version__
 from geomatt.cli.console import note, say
 from geomatt.cli.generated import with_flags
+from geomatt.data.files import FULL, write_error
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -59,6 +60,11 @@ def main() -> None:
         _tell("[bold red]Error:[/]", error)
         sys.exit(1)
     except BrokenPipeError:
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        _tell("[bold red]Error:[/]", write_error(error.filename or "a file", error))
         sys.exit(1)
 
 
