@@ -37,6 +37,7 @@ from geomatt.training import Interrupted, TrainProgress, hardware, resolve, trai
 from geomatt.training.dataset import make_splits
 from geomatt.training.members import stored_settings
 from geomatt.training.record import commit
+from geomatt.workflow import AutoConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = "results/auto.json", "docs/from-a-molecule.md"
@@ -60,6 +61,7 @@ def main() -> None:
 def measured(run: Path, name: str | None) -> dict[str, Any]:
     report = json.loads((run / "report.json").read_text(encoding="utf-8"))
     data, model = read(run / "data.npz"), load(run / "model")
+    asked = json.loads((run / "auto.json").read_text(encoding="utf-8"))
     settings = SampleConfig(**report["data"]["made_by"]["settings"])
     trained = report["training"]
     steps = trained["epochs"] * math.ceil(trained["train"] / stored_settings(run / "model")["batch"])
@@ -81,9 +83,8 @@ def measured(run: Path, name: str | None) -> dict[str, Any]:
         "formula": report["formula"],
         "atoms": report["atoms"],
         "method": report["data"]["made_by"]["method"],
-        "settings": settings.to_dict(),
-        "network": trained["model"],
-        "epochs": trained["epochs"],
+        "settings": {key: value for key, value in asked.items() if key != "molecule"},
+        "fingerprint": asked["molecule"],
         "data": {k: report["data"][k] for k in ("frames", "broken", "not_converged", "repeated_calculations")}
         | {"fingerprint": data.fingerprint()},
         "warnings": report["warnings"],
@@ -177,12 +178,18 @@ def table(result: dict[str, Any]) -> str:
     lines += [
         f"| together | {_time(total)} |",
         "",
-        f"*All settings at their defaults; {result['hardware']}, {result['threads']} threads, one process "
+        f"*{_settings(result['settings'])}; {result['hardware']}, {result['threads']} threads, one process "
         f"for {result['method']['calculator']} with one thread. Times are those of single steps, measured "
         f"for {SECONDS:g} s and multiplied (`scripts/measure_auto.py`, `results/auto.json`). "
         f"{data['broken']} frames fell apart, {data['repeated_calculations']} calculations were repeated.*",
     ]
     return "\n".join(lines)
+
+
+def _settings(given: dict[str, Any]) -> str:
+    default = AutoConfig().to_dict()
+    other = [f"`{name}` {json.dumps(value)}" for name, value in given.items() if value != default[name]]
+    return f"Defaults, but for {', '.join(other)}" if other else "All settings at their defaults"
 
 
 def _time(seconds: float) -> str:

@@ -91,9 +91,9 @@ class Method:
         if owners:
             return owners[0], version(owners[0])
         _look_here()
-        file = find_spec(name)
-        known = file is not None and file.origin and Path(file.origin).is_file()
-        return name, f"sha256 {sha256(Path(file.origin))[:12]}" if known else ""
+        found = find_spec(name)
+        file = Path(found.origin) if found and found.origin else None
+        return name, f"sha256 {sha256(file)[:12]}" if file and file.is_file() else ""
 
     def build(self, structure: Structure, *, patient: bool = False) -> Any:
         """The calculator for a structure; `patient` for a hard case."""
