@@ -83,5 +83,12 @@ class OnlyEnergy(Calculator):
         self.results = {"energy": 1.0}
 
 
+class Dependent(Springs):
+    """Needs a package that is not there."""
+
+    def calculate(self, atoms=None, properties=("energy",), system_changes=()):
+        import no_such_package  # noqa: F401
+
+
 def not_a_calculator():
     return 3

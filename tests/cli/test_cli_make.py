@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from contextlib import nullcontext
+from pathlib import Path
 
 import ase.io
 import pytest
 from ase.build import molecule
 from typer.testing import CliRunner
 
-from geomatt.cli import app
+from geomatt.cli import app, main
 from geomatt.cli.generated import with_flags
 from geomatt.data import read
 from geomatt.data.make import Workers, open_workers
@@ -78,3 +80,16 @@ def test_messages_name_options(water, tmp_path):
         call("sample", "ethanol!", "--out", tmp_path / "x.npz")
     assert "--calculator x" in with_flags("`calculator` x")
     assert "--argument" in with_flags("`arguments`")
+
+
+def test_disk_that_fills_up_while_another_library_writes(monkeypatch, capsys):
+    def full():
+        raise OSError(errno.ENOSPC, "No space left on device", "run/dynamics.traj")
+
+    monkeypatch.setattr("geomatt.cli.app", full)
+    with pytest.raises(SystemExit, match="1"):
+        main()
+    assert "Cannot write run/dynamics.traj: No space left" in capsys.readouterr().err
+    monkeypatch.setattr("geomatt.cli.app", Path("no/such/file").read_text)  # a mistake of the program
+    with pytest.raises(FileNotFoundError):
+        main()

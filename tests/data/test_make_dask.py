@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import concurrent.futures as futures
 import warnings
 
 import numpy as np
 import pytest
 from ase.build import molecule
 
-from geomatt.data.make import SampleConfig, label, open_workers, sample
+from geomatt.data.make import SampleConfig, Workers, label, open_workers, sample
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.workers import DaskWorkers
 from geomatt.data.structures import Dataset, as_structure
@@ -85,6 +86,32 @@ def test_missing_workers_are_announced(monkeypatch):
     with warnings.catch_warnings():  # once is enough
         warnings.simplefilter("error")
         workers.wait_longer()
+
+
+def test_scheduler_that_dies(tmp_path):
+    """Dask cancels what it was doing: the frames so far are kept, and the run continues."""
+
+    class Client:
+        left = 5
+
+        def get_executor(self, pure):
+            return self
+
+        def submit(self, function, *arguments):
+            self.left -= 1
+            if self.left >= 0:
+                return Workers().submit(function, *arguments)
+            future = futures.Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    config = SampleConfig(TOY, frames=12, walkers=2, stride=4, equilibrate=0.0)
+    workers = DaskWorkers(Client())
+    workers.seconds = 0.0
+    with pytest.raises(GeomAttError, match=r"scheduler was lost.* The 3 frames labelled so far are in"):
+        sample([WATER], config, tmp_path / "data.npz", workers=workers)
+    assert len(sample([WATER], config, tmp_path / "data.npz").dataset) == 12
 
 
 def test_errors_of_dask_become_messages():

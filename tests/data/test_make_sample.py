@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from dataclasses import replace
+from pathlib import Path
 
+import ase
 import numpy as np
 import pytest
 import toy_calculators
 from ase.build import molecule
 
+import geomatt
 from geomatt.data import read, write
 from geomatt.data.make import SampleConfig, label, open_workers, read_molecule, sample
 from geomatt.data.make.config import MethodConfig
@@ -80,9 +89,11 @@ def test_continued_run_gives_the_same_frames(whole, tmp_path, tasks):
     with pytest.raises(KeyboardInterrupt):
         sample([WATER], short(), out, workers=OneFrame(tasks))
     assert not out.exists()
+    kept = [RecordLog(p).read() for p in (tmp_path / "data.npz.parts").glob("*.log")]
     done = []
     result = sample([WATER], short(), out, workers=OneFrame(), progress=done.append)
     assert same(result.dataset, whole.dataset)
+    assert done[0] == max(1, sum(map(len, kept)))  # at once: the speed is that of new frames
     assert sum(done) == total_frames(short()) == 10 + 3 * 3
 
 
@@ -103,6 +114,35 @@ def test_other_processes_give_the_same_frames(whole, tmp_path):
         result = sample([WATER], config, tmp_path / "data.npz", workers=workers)
     assert not kill.exists()
     assert same(result.dataset, whole.dataset)
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path):
+    """Also if that is killed and has no time to end them."""
+    script = tmp_path / "starts.py"
+    script.write_text(
+        "import os, time\n"
+        "from geomatt.data.make.workers import Processes\n"
+        "if __name__ == '__main__':\n"
+        "    pool = Processes(1)\n"
+        "    print(pool.submit(os.getpid).result(), flush=True)\n"
+        "    pool.submit(time.sleep, 600)\n"
+        "    time.sleep(600)\n"
+    )
+    path = {"PYTHONPATH": str(Path(geomatt.__file__).parents[1])}
+    with subprocess.Popen(
+        [sys.executable, script], stdout=subprocess.PIPE, text=True, env={**os.environ, **path}
+    ) as main:
+        worker = int(main.stdout.readline())
+        main.kill()
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            os.kill(worker, 0)
+        except ProcessLookupError:
+            return
+        time.sleep(0.05)
+    os.kill(worker, signal.SIGKILL)
+    pytest.fail("the process is still there")
 
 
 def test_xtb_frames_do_not_depend_on_history(tmp_path):
@@ -221,6 +261,7 @@ def test_parts_that_move_away():
         ("toy_calculators:Springs", {"colour": 1}, r"`arguments` colour=1: .*unexpected keyword"),
         ("toy_calculators:not_a_calculator", {}, "gives a int, not an ASE calculator"),
         ("toy_calculators:OnlyEnergy", {}, "gives no energy or no forces"),
+        ("toy_calculators:Dependent", {}, "needs the module no_such_package. Install it"),
         ("GFN2-xTB", {"no_such": 3}, "no_such is not an argument of tblite"),
     ],
 )
@@ -239,6 +280,18 @@ def test_names_of_methods():
     assert parse_arguments({"a": "0.1", "b": "true", "c": "small", "d": "None"}) == {
         "a": 0.1, "b": True, "c": "small", "d": None,
     }  # fmt: skip
+
+
+def test_versions_of_methods():
+    assert Method("ase.calculators.emt:EMT").describe()["version"] == ase.__version__
+    own = Method(TOY).describe()
+    digest = hashlib.sha256(Path(toy_calculators.__file__).read_bytes()).hexdigest()
+    assert own["package"] == "toy_calculators"
+    assert own["version"] == f"sha256 {digest[:12]}"
+    yaml = Method("yaml:Calculator").describe()  # the distribution has another name
+    assert yaml["package"] == "PyYAML"
+    assert yaml["version"]
+    assert Method("no_such_module:Calculator").describe()["version"] == ""
 
 
 def test_wrong_settings():

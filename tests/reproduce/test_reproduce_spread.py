@@ -45,7 +45,7 @@ def test_deadline_and_planning(tmp_path):
         jobs = 0
 
         def run(self, jobs, tick=None):
-            self.jobs += sum(job.task() is not None for job in jobs)
+            self.jobs += sum(next(job, None) is not None for job in jobs)
 
     workers = Counting()
     settings = ExperimentSettings(quick=True, out=tmp_path, workers=workers)

@@ -14,6 +14,7 @@ from geomatt import __version__
 from geomatt.cli.console import note, say
 from geomatt.cli.generated import with_flags
 from geomatt.cli.options import option
+from geomatt.data.files import FULL, write_error
 from geomatt.errors import GeomAttError
 
 app = typer.Typer(
@@ -55,11 +56,11 @@ COMMANDS = {
     "predict": "runs/ethanol frames.xyz -o predicted.extxyz",
     "attention": "runs/ethanol ethanol.xyz -o attention.png",
     "explain": "runs/ethanol ethanol.xyz -o report.html",
-    "relax": "md17/ethanol:fast ethanol.xyz",
-    "vibrations": "md17/ethanol:fast ethanol.xyz",
-    "scan": "md17/ethanol:fast ethanol.xyz --torsion 0,1,2,8 --reference xtb",
-    "md": "md17/ethanol:fast ethanol.xyz --temperature 300 --time 10 --replicas 4",
-    "client": "md17/ethanol:fast ethanol.xyz --unix ethanol",
+    "relax": "md17/ethanol:pair-s ethanol.xyz",
+    "vibrations": "md17/ethanol:pair-s ethanol.xyz",
+    "scan": "md17/ethanol:pair-s ethanol.xyz --torsion 0,1,2,8 --reference xtb",
+    "md": "md17/ethanol:pair-s ethanol.xyz --temperature 300 --time 10 --replicas 4",
+    "client": "md17/ethanol:pair-s ethanol.xyz --unix ethanol",
     "info": "runs/ethanol",
     "models": "",
     "import-authors": "ethanol_model ethanol.safetensors --train-file train.npz",
@@ -86,6 +87,11 @@ def main() -> None:
         _tell("[bold red]Error:[/]", error)
         sys.exit(1)
     except BrokenPipeError:
+        sys.exit(1)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        _tell("[bold red]Error:[/]", write_error(error.filename or "a file", error))
         sys.exit(1)
 
 

@@ -25,6 +25,8 @@ _ADVICE = {
     errno.EROFS: "The file system is read-only: choose another directory.",
 }
 
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of any write, also by other libraries
+
 
 def require_writable(path: str | Path) -> Path:
     """Raise an error if ``path`` cannot be written, before any work is done for it."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from geomatt.data.make.workers import Job
 from geomatt.progress import silent
 from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
 
@@ -34,33 +35,15 @@ def spread(
         models=settings.models and settings.models.resolve(),
     )
     with progress(f"{title}, {len(items)} tasks", len(items)) as advance:
-        settings.workers.run([_ItemJob(settings, there, work, item, advance) for item in items])
 
+        def job(item: Any) -> Job:
+            """Nothing if the deadline passes before it is started."""
+            if not settings.out_of_time:
+                left = None if settings.deadline is None else settings.deadline - time.monotonic()
+                yield do_item, (work, there, item, left)
+                advance(1)
 
-class _ItemJob:
-    """One item; it is left out if the deadline passes before it is started."""
-
-    def __init__(
-        self,
-        settings: ExperimentSettings,
-        there: ExperimentSettings,
-        work: Work,
-        item: Any,
-        advance: Callable[[int], None],
-    ) -> None:
-        self.settings, self.advance, self.done = settings, advance, False
-        self.arguments = (work, there, item)
-
-    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        if self.done or self.settings.out_of_time:
-            return None
-        deadline = self.settings.deadline
-        left = None if deadline is None else deadline - time.monotonic()
-        return do_item, (*self.arguments, left)
-
-    def take(self, result: None) -> None:
-        self.done = True
-        self.advance(1)
+        settings.workers.run(map(job, items))
 
 
 def do_item(work: Work, settings: ExperimentSettings, item: Any, seconds: float | None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.make.workers import Workers
+from geomatt.data.make.workers import Workers, single
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig
 from geomatt.training.folder import CONFIG, HISTORY, locked, write_safely
@@ -47,23 +47,10 @@ def spread_members(
     with locked(out, resume):
         if not (resume and (out / CONFIG).exists()):
             write_safely(out / CONFIG, config.to_toml().encode())
-        jobs = [_MemberJob(config, out, k, checkpoint_every) for k in range(config.member_count)]
-        workers.run(jobs, tick=tell)
+        given = config.to_dict()
+        members = range(config.member_count)
+        workers.run((single(train_member, given, str(out), k, checkpoint_every) for k in members), tell)
         tell()
-
-
-class _MemberJob:
-    """The training of one member."""
-
-    def __init__(self, config: TrainConfig, out: Path, member: int, checkpoint_every: float) -> None:
-        self.todo: Any = (train_member, (config.to_dict(), str(out), member, checkpoint_every))
-
-    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        task: tuple[Callable[..., Any], tuple[Any, ...]] | None = self.todo
-        return task
-
-    def take(self, result: int) -> None:
-        self.todo = None
 
 
 def train_member(settings: dict[str, Any], out: str, member: int, checkpoint_every: float) -> int:

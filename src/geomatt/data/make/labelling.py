@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,9 @@ from geomatt.arguments import path_of, require
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.log import RecordLog
-from geomatt.data.make.method import Method, NotConverged, ProbeJob, Reference
-from geomatt.data.make.workers import Workers
+from geomatt.data.make.method import Method, NotConverged, Reference, probe
+from geomatt.data.make.molecule import unlabelled
+from geomatt.data.make.workers import Job, Workers, single
 from geomatt.data.structures import Dataset, Structure
 from geomatt.errors import GeomAttError
 
@@ -51,36 +51,47 @@ def label(
     require("data", structures, Dataset, "geomatt.read(FILE)")
     require("settings", config, MethodConfig, "MethodConfig()")
     workers = workers or Workers()
+    tell: Progress = progress or (lambda structures: None)
     method = Method(config.calculator, config.arguments)
-    todo = [_prepared(s, config) for s in structures]
+    todo = [unlabelled(s, config.charge, config.multiplicity) for s in structures]
     settings = {**config.to_dict(), "structures": structures.fingerprint()[:16]}
     began = time.monotonic()
     with work_folder(path_of("out", out), settings) as folder:
         log = RecordLog(folder.path / "labels.log")
         labels = {found.index: found for found in map(_Label.from_bytes, log.read())}
-        if progress is not None and labels:
-            progress(len(labels))
-        left = [i for i in range(len(todo)) if i not in labels]
-        if left:
-            workers.run([ProbeJob(method, todo[left[0]])] if not labels else [])
-        jobs = [
-            _Chunk(
-                method, [(i, todo[i]) for i in left[k : k + _CHUNK]], log, labels, workers.seconds, progress
-            )
-            for k in range(0, len(left), _CHUNK)
-        ]
-        workers.run(jobs)
+        if labels:
+            tell(len(labels))
+        else:
+            workers.run([single(probe, method, todo[0])])
+
+        def job(items: list[tuple[int, Structure]]) -> Job:
+            """Structures that are labelled one after the other."""
+            while items:
+                records = yield label_some, (method, items, workers.seconds)
+                log.append(records)
+                labels.update((found.index, found) for found in map(_Label.from_bytes, records))
+                items = items[len(records) :]
+                tell(len(records))
+
+        left = [(i, s) for i, s in enumerate(todo) if i not in labels]
+        workers.run(job(left[k : k + _CHUNK]) for k in range(0, len(left), _CHUNK))
         good = [i for i in range(len(todo)) if np.isfinite(labels[i].energy)]
-        failed = [i for i in range(len(todo)) if i not in set(good)]
+        failed = sorted(set(labels) - set(good))
         if not good:
             raise GeomAttError(
                 f"{method.calculator} failed for all {len(todo)} structures. Check the structures."
             )
-        summary = _summary(config, method, labels, failed, began)
+        summary = {
+            "structures": len(good),
+            "failed": failed,
+            "repeated_calculations": sum(found.failures for found in labels.values()),
+            "seconds": round(time.monotonic() - began, 3),
+            "made_by": method.made_by(config),
+        }
         dataset = Dataset.from_structures(
             (labels[i].applied(todo[i], method) for i in good),
             name=structures.name,
-            origin={"theory": method.theory, "made_by": json.dumps(summary["made_by"]), "energy_unit": "eV"},
+            origin=method.origin(config),
         )
         folder.finish(dataset, summary)
     return LabelResult(dataset, Path(out), failed, summary)
@@ -112,33 +123,6 @@ class _Label:
         return replace(structure, energy=self.energy, forces=self.forces, stress=self.stress, info=info)
 
 
-class _Chunk:
-    """Structures that are labelled one after the other."""
-
-    def __init__(
-        self,
-        method: Method,
-        items: list[tuple[int, Structure]],
-        log: RecordLog,
-        labels: dict[int, _Label],
-        seconds: float,
-        progress: Progress | None,
-    ) -> None:
-        self.method, self.items, self.log, self.labels = method, items, log, labels
-        self.seconds, self.progress = seconds, progress
-
-    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        return (label_some, (self.method, self.items, self.seconds)) if self.items else None
-
-    def take(self, result: list[bytes]) -> None:
-        self.log.append(result)
-        for found in map(_Label.from_bytes, result):
-            self.labels[found.index] = found
-        self.items = self.items[len(result) :]
-        if self.progress is not None:
-            self.progress(len(result))
-
-
 def label_some(method: Method, items: Sequence[tuple[int, Structure]], seconds: float) -> list[bytes]:
     """Labels of the first structures, as many as the time allows."""
     records: list[bytes] = []
@@ -155,29 +139,3 @@ def label_some(method: Method, items: Sequence[tuple[int, Structure]], seconds: 
         if time.monotonic() > ends:
             break
     return records
-
-
-def _prepared(structure: Structure, config: MethodConfig) -> Structure:
-    """Without labels, with the charge and spin asked for."""
-    return replace(
-        structure,
-        energy=None,
-        forces=None,
-        stress=None,
-        charge=structure.charge if config.charge is None else float(config.charge),
-        multiplicity=structure.multiplicity if config.multiplicity is None else config.multiplicity,
-    )
-
-
-def _summary(
-    config: MethodConfig, method: Method, labels: dict[int, _Label], failed: list[int], began: float
-) -> dict[str, Any]:
-    from geomatt import __version__
-
-    return {
-        "structures": len(labels) - len(failed),
-        "failed": failed,
-        "repeated_calculations": sum(found.failures for found in labels.values()),
-        "seconds": round(time.monotonic() - began, 3),
-        "made_by": {"geomatt": __version__, "method": method.describe(), "settings": config.to_dict()},
-    }

@@ -54,17 +54,19 @@ def read_molecule(
             raise GeomAttError(
                 f"{source}: atoms {i} and {j} are {close.min():.2f} Å apart. Correct the file."
             )
-    return [
-        replace(
-            s,
-            energy=None,
-            forces=None,
-            info={},
-            charge=s.charge if charge is None else float(charge),
-            multiplicity=s.multiplicity if multiplicity is None else multiplicity,
-        )
-        for s in found
-    ]
+    return [replace(unlabelled(s, charge, multiplicity), info={}) for s in found]
+
+
+def unlabelled(structure: Structure, charge: int | None, multiplicity: int | None) -> Structure:
+    """A structure without its labels; charge and multiplicity replace its own where they are given."""
+    return replace(
+        structure,
+        energy=None,
+        forces=None,
+        stress=None,
+        charge=structure.charge if charge is None else float(charge),
+        multiplicity=structure.multiplicity if multiplicity is None else multiplicity,
+    )
 
 
 def molecule_name(source: str, structure: Structure) -> str:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,15 +13,24 @@ from typing import Any
 import numpy as np
 
 from geomatt.arguments import path_of, require
-from geomatt.data.files import atomic_output
 from geomatt.data.make.config import NOT_COMPARED, SampleConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.intact import Bonding
 from geomatt.data.make.log import RecordLog
-from geomatt.data.make.method import Method, ProbeJob
-from geomatt.data.make.starts import make_start
-from geomatt.data.make.walker import BROKEN, DIVERGED, FAILED, MOST_STARTS, Frame, Start, Walk, walk
-from geomatt.data.make.workers import Workers
+from geomatt.data.make.method import Method, probe
+from geomatt.data.make.starts import prepare, read_start
+from geomatt.data.make.walker import (
+    BROKEN,
+    DIVERGED,
+    EQUILIBRATING,
+    FAILED,
+    MOST_STARTS,
+    Frame,
+    Start,
+    Walk,
+    walk,
+)
+from geomatt.data.make.workers import Job, Workers, single
 from geomatt.data.structures import Dataset, Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
@@ -56,39 +64,30 @@ def sample(
         require("molecule", structure, Structure, 'one of read_molecule("CCO")')
     require("settings", config, SampleConfig, "SampleConfig(frames=1000)")
     workers = workers or Workers()
+    tell: Progress = progress or (lambda frames: None)
     settings = {**config.to_dict(), "molecule": fingerprint(molecule)}
     method = Method(config.calculator, config.arguments)
     began = time.monotonic()
     with work_folder(path_of("out", out), settings, NOT_COMPARED) as folder:
-        workers.run([ProbeJob(method, molecule[0])])
-        starts = [
-            _StartJob(config, structure, folder.path / f"start-{i}.npz")
-            for i, structure in enumerate(molecule)
-        ]
-        workers.run(starts)
+        workers.run([single(probe, method, molecule[0])])
+        stored = [(config, s, folder.path / f"start-{i}.npz") for i, s in enumerate(molecule)]
+        workers.run(prepare(*start) for start in stored)
+        starts = [read_start(*start) for start in stored]
         walkers = [
-            _WalkerJob(
-                Walk(starts[i % len(starts)].start(), config, i),
-                RecordLog(folder.path / f"walker-{i}.log"),
-                workers.seconds,
-                progress,
-            )
+            Walker(Walk(starts[i % len(starts)], config, i), RecordLog(folder.path / f"walker-{i}.log"))
             for i in range(config.walkers)
         ]
-
-        def summary() -> dict[str, Any]:
-            return _summary(config, method, [s.start() for s in starts], molecule, walkers, name, began)
-
+        run = _Run(config, method, molecule, starts, walkers, name or formula(molecule[0].numbers), began)
+        if any(walker.frames for walker in walkers):  # in one call: they were not made at this speed
+            tell(sum(walker.progress(walker.frames) for walker in walkers))
         try:
-            workers.run(walkers)
+            workers.run(walker.job(workers.seconds, tell) for walker in walkers)
         except GeomAttError as error:
-            kept = folder.rescue(_dataset(config, method, walkers, summary(), name), summary())
-            raise GeomAttError(f"{error}{kept}") from error
-        found = summary()
-        dataset = _dataset(config, method, walkers, found, name)
+            raise GeomAttError(f"{error}{folder.rescue(run.dataset(), run.summary())}") from error
+        dataset, summary = run.dataset(), run.summary()
         assert dataset is not None
-        folder.finish(dataset, found)
-    return SampleResult(dataset, Path(out), found)
+        folder.finish(dataset, summary)
+    return SampleResult(dataset, Path(out), summary)
 
 
 def total_frames(config: SampleConfig) -> int:
@@ -96,68 +95,33 @@ def total_frames(config: SampleConfig) -> int:
     return config.frames + config.walkers * config.equilibration_frames
 
 
-class _StartJob:
-    """Prepares one start, or reads it."""
+class Walker:
+    """The frames of a walker so far, with the log that holds them."""
 
-    def __init__(self, config: SampleConfig, structure: Structure, path: Path) -> None:
-        self.config, self.structure, self.path = config, structure, path
-
-    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        return None if self.path.is_file() else (make_start, (self.config, self.structure))
-
-    def take(self, result: Start) -> None:
-        found = result.structure
-        arrays = {"positions": found.positions, "energy": np.array(found.energy), "forces": found.forces}
-        if result.hessian is not None:
-            arrays["hessian"] = result.hessian
-        with atomic_output(self.path) as temporary, open(temporary, "wb") as stream:
-            np.savez(stream, **arrays)  # type: ignore[arg-type]
-
-    def start(self) -> Start:
-        with np.load(self.path, allow_pickle=False) as stored:
-            structure = replace(
-                self.structure,
-                positions=stored["positions"],
-                energy=float(stored["energy"]),
-                forces=stored["forces"],
-            )
-            return Start(
-                structure, self.config.relax, stored["hessian"] if "hessian" in stored.files else None
-            )
-
-
-class _WalkerJob:
-    """A walker with its log."""
-
-    def __init__(self, walk: Walk, log: RecordLog, seconds: float, progress: Progress | None) -> None:
-        self.walk, self.log, self.seconds, self.progress = walk, log, seconds, progress
-        self.share = walk.config.share(walk.walker)
+    def __init__(self, walk: Walk, log: RecordLog) -> None:
+        self.walk, self.log = walk, log
         self.frames = [Frame.from_bytes(record) for record in log.read()]
-        self._report(self.frames)
 
     @property
     def kept(self) -> list[Frame]:
         """Frames of the data set."""
-        return [f for f in self.frames if f.counts(self.walk.config.broken)][: self.share]
+        config = self.walk.config
+        return [f for f in self.frames if f.counts(config.broken)][: config.share(self.walk.walker)]
 
-    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        wanted = self.share - len(self.kept)
-        if wanted <= 0:
-            return None
-        self._refuse_hopeless()
-        last = self.frames[-1] if self.frames else None
-        return walk, (self.walk, last, len(self.frames), wanted, self.seconds)
+    def progress(self, frames: Sequence[Frame]) -> int:
+        """How many of these frames were asked for."""
+        return sum(f.status == EQUILIBRATING or f.counts(self.walk.config.broken) for f in frames)
 
-    def take(self, result: list[bytes]) -> None:
-        self.log.append(result)
-        new = [Frame.from_bytes(record) for record in result]
-        self.frames += new
-        self._report(new)
-
-    def _report(self, frames: Sequence[Frame]) -> None:
-        done = sum(f.status not in (BROKEN, FAILED, DIVERGED) for f in frames)
-        if self.progress is not None and done:
-            self.progress(done)
+    def job(self, seconds: float, tell: Progress) -> Job:
+        """Walk until all frames are there."""
+        while (wanted := self.walk.config.share(self.walk.walker) - len(self.kept)) > 0:
+            self._refuse_hopeless()
+            last = self.frames[-1] if self.frames else None
+            records = yield walk, (self.walk, last, len(self.frames), wanted, seconds)
+            self.log.append(records)
+            new = [Frame.from_bytes(record) for record in records]
+            self.frames += new
+            tell(self.progress(new))
 
     def _refuse_hopeless(self) -> None:
         """Raise an error if the walker cannot go on."""
@@ -189,66 +153,63 @@ class _WalkerJob:
         )
 
 
-def _dataset(
-    config: SampleConfig, method: Method, walkers: Sequence[_WalkerJob], summary: dict[str, Any], name: str
-) -> Dataset | None:
-    """The frames that count, walker after walker; None if there are none."""
-    frames = [(job.walk.walker, frame) for job in walkers for frame in job.kept]
-    if not frames:
-        return None
-    first = walkers[0].walk.start.structure
-    return Dataset.from_structures(
-        (
+@dataclass(frozen=True)
+class _Run:
+    """What `sample` has done so far."""
+
+    config: SampleConfig
+    method: Method
+    molecule: Sequence[Structure]
+    starts: Sequence[Start]
+    walkers: Sequence[Walker]
+    name: str
+    began: float
+
+    def dataset(self) -> Dataset | None:
+        """The frames that count, walker after walker; None if there are none."""
+        first, theory = self.starts[0].structure, self.method.theory
+        found = [
             replace(
                 first,
                 positions=frame.positions,
                 energy=frame.energy,
                 forces=frame.forces,
-                info={
-                    "walker": walker,
-                    "temperature": config.temperature_of(walker),
-                    "theory": method.theory,
-                },
+                info={"walker": w.walk.walker, "temperature": w.walk.temperature, "theory": theory},
             )
-            for walker, frame in frames
-        ),
-        name=name or formula(first.numbers),
-        origin={"theory": method.theory, "made_by": json.dumps(summary["made_by"]), "energy_unit": "eV"},
-    )
+            for w in self.walkers
+            for frame in w.kept
+        ]
+        if not found:
+            return None
+        return Dataset.from_structures(found, name=self.name, origin=self.method.origin(self.config))
 
-
-def _summary(
-    config: SampleConfig,
-    method: Method,
-    starts: Sequence[Start],
-    molecule: Sequence[Structure],
-    walkers: Sequence[_WalkerJob],
-    name: str,
-    began: float,
-) -> dict[str, Any]:
-    from geomatt import __version__
-
-    frames = [f for job in walkers for f in job.frames]
-    kept = [f for job in walkers for f in job.kept]
-    changed = [i for i, s in enumerate(starts) if _rearranged(molecule[i], s.structure)]
-    temperatures: dict[str, list[float]] = {}
-    for job in walkers:
-        temperatures.setdefault(f"{job.walk.temperature:g}", []).extend(f.temperature for f in job.kept)
-    return {
-        "name": name or formula(starts[0].structure.numbers),
-        "formula": formula(starts[0].structure.numbers),
-        "frames": len(kept),
-        "starts": len(starts),
-        "broken": sum(f.status in (BROKEN, DIVERGED) for f in frames),
-        "not_converged": sum(f.status == FAILED for f in frames),
-        "repeated_calculations": sum(f.failures for f in frames),
-        "mean_temperature_K": {t: float(np.mean(v)) for t, v in temperatures.items() if v},
-        "energy_spread_eV": float(np.std([f.energy for f in kept])) if kept else None,
-        "force_rms_eV_per_A": float(np.sqrt(np.mean([f.forces**2 for f in kept]))) if kept else None,
-        "rearranged_starts": changed,
-        "seconds": round(time.monotonic() - began, 3),
-        "made_by": {"geomatt": __version__, "method": method.describe(), "settings": config.to_dict()},
-    }
+    def summary(self) -> dict[str, Any]:
+        """For the JSON file beside the data."""
+        frames = [f for walker in self.walkers for f in walker.frames]
+        kept = [f for walker in self.walkers for f in walker.kept]
+        temperatures: dict[str, list[float]] = {}
+        for walker in self.walkers:
+            measured = [f.temperature for f in walker.kept]
+            temperatures.setdefault(f"{walker.walk.temperature:g}", []).extend(measured)
+        return {
+            "name": self.name,
+            "formula": formula(self.molecule[0].numbers),
+            "frames": len(kept),
+            "starts": len(self.starts),
+            "broken": sum(f.status in (BROKEN, DIVERGED) for f in frames),
+            "not_converged": sum(f.status == FAILED for f in frames),
+            "repeated_calculations": sum(f.failures for f in frames),
+            "mean_temperature_K": {t: float(np.mean(v)) for t, v in temperatures.items() if v},
+            "energy_spread_eV": float(np.std([f.energy for f in kept])) if kept else None,
+            "force_rms_eV_per_A": float(np.sqrt(np.mean([f.forces**2 for f in kept]))) if kept else None,
+            "rearranged_starts": [
+                i
+                for i, (before, start) in enumerate(zip(self.molecule, self.starts, strict=True))
+                if _rearranged(before, start.structure)
+            ],
+            "seconds": round(time.monotonic() - self.began, 3),
+            "made_by": self.method.made_by(self.config),
+        }
 
 
 def _rearranged(before: Structure, after: Structure) -> bool:

@@ -3,19 +3,43 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from geomatt.data.files import atomic_output
 from geomatt.data.make.config import SampleConfig
 from geomatt.data.make.method import Method, NotConverged, Reference, as_atoms
 from geomatt.data.make.walker import Start
+from geomatt.data.make.workers import Job
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 
 FORCE, STEPS = 0.01, 500  # eV/Å and steps of the relaxation
 _DISPLACEMENT = 0.005  # Å
+
+
+def prepare(config: SampleConfig, structure: Structure, path: Path) -> Job:
+    """Make a start and store it, unless that is done."""
+    if path.is_file():
+        return
+    start: Start = yield make_start, (config, structure)
+    found = start.structure
+    arrays = {"positions": found.positions, "energy": np.array(found.energy), "forces": found.forces}
+    if start.hessian is not None:
+        arrays["hessian"] = start.hessian
+    with atomic_output(path) as temporary, open(temporary, "wb") as stream:
+        np.savez(stream, **arrays)  # type: ignore[arg-type]
+
+
+def read_start(config: SampleConfig, structure: Structure, path: Path) -> Start:
+    """The start that `prepare` has stored."""
+    with np.load(path, allow_pickle=False) as stored:
+        labels = {"energy": float(stored["energy"]), "forces": stored["forces"]}
+        relaxed = replace(structure, positions=stored["positions"], **labels)
+        return Start(relaxed, config.relax, stored.get("hessian"))
 
 
 def make_start(config: SampleConfig, structure: Structure) -> Start:

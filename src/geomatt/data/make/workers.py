@@ -11,12 +11,14 @@ import logging
 import multiprocessing
 import os
 import re
+import signal
 import sys
+import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Protocol
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
 
 from geomatt.errors import GeomAttError
 
@@ -27,14 +29,14 @@ _PATIENCE = 10.0  # seconds to wait for a scheduler or a result
 _KEPT = "Everything finished so far is kept, and the same command continues."
 
 
-class Job(Protocol):
-    """A chain of tasks, each of which may depend on the result of the one before."""
+Task = tuple[Callable[..., Any], tuple[Any, ...]]  # a function of a module, and its arguments
+# A chain of tasks: the generator yields one, and is sent its result before it yields the next.
+Job = Generator[Task, Any, None]
 
-    def task(self) -> tuple[Callable[..., Any], tuple[Any, ...]] | None:
-        """The next function and its arguments; None at the end."""
 
-    def take(self, result: Any) -> None:
-        """Store the result of the last task."""
+def single(function: Callable[..., Any], *arguments: Any) -> Job:
+    """A job of one task, whose result is not needed."""
+    yield function, arguments
 
 
 class Workers:
@@ -58,16 +60,17 @@ class Workers:
     def wait_longer(self) -> None:
         """Called when nothing was finished for a while."""
 
-    def run(self, jobs: Sequence[Job], tick: Callable[[], None] | None = None) -> None:
+    def run(self, jobs: Iterable[Job], tick: Callable[[], None] | None = None) -> None:
         """Do all jobs, several at once; `tick` is called now and then while they run."""
-        waiting, deaths = deque(jobs), 0
-        running: dict[futures.Future[Any], Job] = {}
+        waiting: deque[tuple[Job, Task | None]] = deque((job, None) for job in jobs)
+        running: dict[futures.Future[Any], tuple[Job, Task]] = {}
+        deaths = 0
         try:
             while waiting or running:
                 while waiting and len(running) < self.slots:
-                    job = waiting.popleft()
-                    if (task := job.task()) is not None:
-                        running[self.submit(task[0], *task[1])] = job
+                    job, task = waiting.popleft()
+                    if (task := task or next(job, None)) is not None:
+                        running[self.submit(task[0], *task[1])] = job, task
                 pause = _PATIENCE if tick is None else _TICK
                 done, _ = futures.wait(running, pause, return_when=futures.FIRST_COMPLETED)
                 if tick is not None:
@@ -75,11 +78,13 @@ class Workers:
                 if running and not done:
                     self.wait_longer()
                 for future in done:
-                    job = running.pop(future)
-                    error = future.exception()
+                    job, task = running.pop(future)
+                    # `exception` raises an error if the task was cancelled.
+                    error = futures.CancelledError() if future.cancelled() else future.exception()
                     if error is None:
-                        job.take(future.result())
                         deaths = 0
+                        with suppress(StopIteration):
+                            waiting.append((job, job.send(future.result())))
                     elif isinstance(error, GeomAttError) or not self.recover(error):
                         raise error
                     else:
@@ -90,7 +95,7 @@ class Workers:
                                 "Use fewer `workers`; in a script of your own, start them below "
                                 '`if __name__ == "__main__":`.'
                             )
-                    waiting.append(job)
+                        waiting.append((job, task))
         finally:
             for future in running:
                 future.cancel()
@@ -109,7 +114,7 @@ class Processes(Workers):
         for _ in range(2):
             if self._pool is None:
                 context = multiprocessing.get_context("spawn")
-                self._pool = futures.ProcessPoolExecutor(self.slots, context, _ignore_interrupt)
+                self._pool = futures.ProcessPoolExecutor(self.slots, context, _begin)
             try:
                 return self._pool.submit(function, *arguments)
             except futures.BrokenExecutor:  # a process died a moment ago
@@ -238,8 +243,14 @@ def _dask_client(address: str) -> Iterator[Any]:
         yield client
 
 
-def _ignore_interrupt() -> None:
-    """Ctrl-C ends the main process, which ends the others."""
-    import signal
-
+def _begin() -> None:
+    """Of a new process: Ctrl-C ends the main process, which ends the others; so does its death."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()
