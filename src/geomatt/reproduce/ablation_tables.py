@@ -7,10 +7,10 @@ from statistics import mean, stdev
 from typing import Any
 
 from geomatt.reproduce.published import NOT_RUN, tested_on, title
+from geomatt.reproduce.study import UNIT
 from geomatt.reproduce.table import ResultTable
 
 BASELINE = "baseline"
-UNIT = "kcal/mol"
 CLEAR = 2.0  # standard deviations of the baseline that count as a difference
 ERRORS = ("energy_mae", "force_mae", "training_force_mae")
 COLUMNS = ("changed", "weights", "energies", "forces", "training forces", "forces / baseline", "returns")

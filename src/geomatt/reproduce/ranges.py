@@ -40,33 +40,20 @@ def data_ranges(dataset: Dataset, unit: str) -> dict[str, Any]:
 
 def ranges_table(ranges: Mapping[str, Mapping[str, Any]]) -> ResultTable:
     """One row per molecule."""
-    lines = [
-        [
-            title(molecule),
-            f"{r['atoms']}",
-            f"{r['frames']}",
-            f"{r['energy'][0]:.1f} … {r['energy'][1]:+.1f}",
-            f"{r['energy_sd']:.2f}",
-            f"{r['force_rms']:.1f}",
-            f"{r['force_largest']:.0f}",
-            f"{r['distance'][0]:.2f} … {r['distance'][1]:.2f}",
-        ]
-        for molecule, r in ranges.items()
-    ]
-    return ResultTable(
+    return ResultTable.of(
         "ranges",
         "Ranges of the data",
-        [
-            "molecule",
-            "atoms",
-            "frames",
-            "energy − mean",
-            "standard deviation",
-            "force RMS",
-            "largest force",
-            "distances (Å)",
-        ],
-        lines,
+        [{"molecule": title(molecule), **found} for molecule, found in ranges.items()],
+        {
+            "molecule": "{molecule}",
+            "atoms": "{atoms}",
+            "frames": "{frames}",
+            "energy − mean": "{energy[0]:.1f} … {energy[1]:+.1f}",
+            "standard deviation": "{energy_sd:.2f}",
+            "force RMS": "{force_rms:.1f}",
+            "largest force": "{force_largest:.0f}",
+            "distances (Å)": "{distance[0]:.2f} … {distance[1]:.2f}",
+        },
         "All frames used. Energies in kcal/mol, force components in kcal/mol/Å. A model that always returns "
         "the mean has an energy error of about 0.8 standard deviations.",
     )
