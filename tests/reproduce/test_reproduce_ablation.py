@@ -16,9 +16,8 @@ from geomatt.data import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, network_class, network_names, new_network
 from geomatt.reproduce import ExperimentSettings, get, run_experiment, silent, study
-from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy
+from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy, compared, errors_table
 from geomatt.reproduce.ablation_networks import NETWORKS, Changed
-from geomatt.reproduce.ablation_tables import compared, errors_table
 from geomatt.reproduce.frame import plain
 from geomatt.training import Diverged
 from geomatt.training.run import Run

@@ -13,9 +13,9 @@ from geomatt.data import Split, random_split
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import MD17, STAND_IN
-from geomatt.reproduce.peers import PEERS
 from geomatt.reproduce.published import (
     ERRORS,
+    PEERS,
     WORDS,
     Models,
     error_table,

@@ -170,8 +170,7 @@ class Theory(Experiment):
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
-        from geomatt.reproduce.theory_figures import diatomic_figure, overlap_figure, range_figure
-        from geomatt.reproduce.theory_schemes import network_scheme, operator_scheme
+        from geomatt.reproduce import theory_figures as figures
 
         return [
             Drawing(
@@ -180,7 +179,7 @@ class Theory(Experiment):
                 "Φ̂ of an atom at distance 0 and at d = 0.5 Å on the grid, and their product, whose sum is "
                 "the overlap. Right: this sum for several grids, the integral along the distance, and the "
                 "integral in space, divided by π/2γ.",
-                lambda: overlap_figure(result),
+                lambda: figures.overlap_figure(result),
             ),
             Drawing(
                 "theory-operators",
@@ -188,26 +187,26 @@ class Theory(Experiment):
                 "of channel f between two atoms; a product sums over all atoms between them, so order k "
                 "collects all paths of k − 1 steps from i to j. The operator A acts on the features of all "
                 "atoms.",
-                operator_scheme,
+                figures.operator_scheme,
             ),
             Drawing(
                 "theory-network",
                 "The network. Streams of orders 2, 3 and 4 start from the same embedding; the operators A of "
                 "every layer follow from the positions alone; the readout is the only nonlinear part.",
-                network_scheme,
+                figures.network_scheme,
             ),
             Drawing(
                 "theory-diatomic",
                 "A diatomic molecule. Left: the energy and the fits. Right: the attention between the two "
                 "atoms, geometric (follows the energy) and of features (independent of the distance), and "
                 "the energy, scaled.",
-                lambda: diatomic_figure(result),
+                lambda: figures.diatomic_figure(result),
             ),
             Drawing(
                 "theory-range",
                 f"α^(2) of the trained model {result['range']['model']}, one line per layer; dashed: the end "
                 "of the grid of distances, d_max. Right: the same beyond 3 Å, enlarged.",
-                lambda: range_figure(result),
+                lambda: figures.range_figure(result),
             ),
         ]
 
