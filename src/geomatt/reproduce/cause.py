@@ -104,13 +104,14 @@ class Cause(Experiment):
         return [*made, left_table(result["missing"], "geomatt reproduce cause --part {} --data DIR")]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
-        caption = (
-            "Models :{}, mean over molecules: relative change of the forces, ‖ΔF‖ / (‖ΔF‖ + ‖F‖), as "
-            "pairs are deleted. Grey: each attention matrix."
-        )
+        settings = result["settings"]
         return [
             Drawing(
-                f"cause-{kind}", caption.format(kind), partial(_figure, rows, result["settings"]["fractions"])
+                f"cause-{kind}",
+                f"Models :{kind}, mean over {len(rows)} molecules, {settings['frames']} unseen frames each: "
+                "relative change of the forces, ‖ΔF‖ / (‖ΔF‖ + ‖F‖), as pairs are deleted. Grey: each "
+                "attention matrix.",
+                partial(_figure, rows, settings["fractions"]),
             )
             for kind, rows in result["rows"].items()
         ]

@@ -163,16 +163,8 @@ def left_table(missing: Mapping[str, int], command: str) -> ResultTable:
     Kept in the docs when nothing is left.
     """
     rows = [[p, str(n), command.format(p.replace(" ", " --part "))] for p, n in missing.items() if n]
-    note = (
-        "`bash scripts/paper_gpu.sh DIR OUT SECONDS STEP` runs a part on one GPU and adds it to the "
-        "committed results; a step is an experiment and its part, such as `table1-draws`; `ablation` "
-        "and `stability` are one step each."
-    )
-    if not rows:
-        rows, note = [["nothing", "0", "all has been run"]], ""
-    return ResultTable(
-        "left", "Left to run", ["part", "models", "command"], rows, note if "cuda" in command else ""
-    )
+    nothing = [["nothing", "0", "all has been run"]]
+    return ResultTable("left", "Left to run", ["part", "models", "command"], rows or nothing)
 
 
 def title(molecule: str) -> str:
