@@ -90,10 +90,8 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
         if member.name not in result["pieces"]:  # a shipped model, whose errors are computed again
             continue
         inputs = study.inputs(member)
-        data = study.data_of(member)
-        require(
-            study.described[data]["fingerprint"] == result["data"][data]["fingerprint"], f"data of {data}"
-        )
+        own, theirs = (about[member.data]["fingerprint"] for about in (study.described, result["data"]))
+        require(own == theirs, f"data of {member.data}")
         study.pieces.put(member.name, inputs, value, result["pieces"][member.name])
     settings = result["settings"]
     for recipe, stored in settings.get("recipes", {}).items():

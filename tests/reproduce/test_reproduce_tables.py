@@ -63,8 +63,8 @@ def test_published_numbers_are_complete():
     assert all(set(row) == {*MD17, "mean"} for row in GEOMATT.values())
     assert np.round(np.mean([means(GEOMATT["2,3,4"][m]) for m in MD17], 0), 2).tolist() == [0.35, 1.06]
     ours = [{"energy_mae": 0.254, "force_mae": 0.99}]
-    assert no_worse(ours, published(0.25, 0.98)) == (1, 2)
-    assert no_worse(ours, published(None, 0.98)) == (0, 1)
+    assert no_worse([(ours, published(0.25, 0.98))]) == (1, 2)
+    assert no_worse([(ours, published(None, 0.98))]) == (0, 1)
     assert cell(ours) == "0.25 / 0.99"
     assert cell([{"e": 1.0}, {"e": 2.0}], "e") == "1.50 ± 0.50"
     assert cell(published(None, 0.5), "energy_mae") == cell([]) == "–"

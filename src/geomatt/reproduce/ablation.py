@@ -15,7 +15,7 @@ from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar,
 from geomatt.reproduce.inputs import STAND_IN
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import left_table, tested_on, title
-from geomatt.reproduce.study import UNIT, MoleculeStudy
+from geomatt.reproduce.study import UNIT, Study
 from geomatt.reproduce.table import NOT_RUN, ResultTable
 from geomatt.training import Diverged, Job, TrainConfig, TrainResult, resolve
 
@@ -88,7 +88,7 @@ class AblationMember:
         return settings.chooses(own, EPOCHS, [part for part in settings.parts if part not in EPOCHS])
 
 
-class AblationStudy(MoleculeStudy[AblationMember]):
+class AblationStudy(Study[AblationMember]):
     """Models that differ in one choice."""
 
     name = "ablation"
@@ -97,7 +97,7 @@ class AblationStudy(MoleculeStudy[AblationMember]):
         quick, variation = self.settings.quick, member.variation
         network = {**(QUICK["network"] if quick else SIZE), **variation.network}
         if "radius" in network:  # divides by a constant: that of the baseline
-            network["typical_atoms"] = float(self.data[self.data_of(member)].sizes.max())
+            network["typical_atoms"] = float(self.dataset(member).sizes.max())
         changed = dict(variation.training)
         batch = changed.pop("batch", None)
         given = {
@@ -119,7 +119,7 @@ class AblationStudy(MoleculeStudy[AblationMember]):
         return config if batch is None else same_steps(config, batch)
 
     def split(self, member: AblationMember) -> Split:
-        count, seed = len(self.data[self.data_of(member)]), self.settings.seed
+        count, seed = len(self.dataset(member)), self.settings.seed
         if self.settings.quick:
             sizes = QUICK["training"]
             return random_split(count, sizes["train"], sizes["val"], QUICK["test"], seed=seed)

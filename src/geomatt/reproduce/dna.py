@@ -39,19 +39,19 @@ class Dna(Experiment):
             else:
                 rows.setdefault(model.recipe, {})[model.split] = value
         configs = {recipe: study.config(DnaModel(recipe)) for recipe in RECIPES}
-        network = new_network("geomatt", dict(configs["paper"].network), tuple(study.dataset.elements))
+        network = new_network("geomatt", dict(configs["paper"].network), tuple(study.frames.elements))
         with progress("untrained networks", size.untrained) as advance:
             control = study.pieces.get(
                 "controls",
                 study.control_inputs(),
-                lambda: controls(network, study.scored, study.dataset, size.untrained, advance),
+                lambda: controls(network, study.scored, study.frames, size.untrained, advance),
             )
         return {
             "settings": {
                 **{recipe: config.to_dict() for recipe, config in configs.items()},
                 "stand_in": study.stand_in,
             },
-            "data": study.described,
+            "data": {study.source: study.described[DATA]},
             "split": {
                 "sizes": [size.train, size.validation, size.test],
                 "random": f"seed {settings.seed}",

@@ -54,6 +54,8 @@ class DnaModel:
     split: str = "random"
     seed: int = 0
 
+    data = DATA
+
     @property
     def name(self) -> str:
         return f"{self.split}-{self.recipe}" + f"-seed{self.seed}" * bool(self.seed)
@@ -76,13 +78,13 @@ class DnaStudy(Study[DnaModel]):
     ) -> None:
         super().__init__(settings, progress)
         self.size = size or (QUICK if settings.quick else FULL)
-        self.data, self.stand_in = load_or_embedded(settings, [DATA], "embedded/dimer")
-        ((self.source, self.dataset),) = self.data.items()
-        self.described = {self.source: described(self.dataset)}
+        found, self.stand_in = load_or_embedded(settings, [DATA], "embedded/dimer")
+        ((self.source, self.frames),) = found.items()
+        self.data, self.described = {DATA: self.frames}, {DATA: described(self.frames)}
         sizes = self.size.train, self.size.validation, self.size.test
         self.splits = {
-            "random": random_split(len(self.dataset), *sizes, settings.seed),
-            "segments": segment_split(segments(self.dataset), *sizes),
+            "random": random_split(len(self.frames), *sizes, settings.seed),
+            "segments": segment_split(segments(self.frames), *sizes),
         }
 
     @property
@@ -96,10 +98,7 @@ class DnaStudy(Study[DnaModel]):
 
     def _scored(self, split: Split) -> Dataset:
         rows = np.linspace(0, len(split.test) - 1, self.size.scored).astype(int)
-        return self.dataset.select(split.test[rows])
-
-    def data_of(self, member: DnaModel) -> str:
-        return self.source
+        return self.frames.select(split.test[rows])
 
     def split(self, member: DnaModel) -> Split:
         return self.splits[member.split]

@@ -72,6 +72,10 @@ class Member:
     draw: int = 0  # of the frames to train and validate on
 
     @property
+    def data(self) -> str:
+        return self.molecule
+
+    @property
     def name(self) -> str:
         again = f"-seed{self.seed}" * bool(self.seed) + f"-draw{self.draw}" * bool(self.draw)
         if self.base is not None:
@@ -125,9 +129,6 @@ class Md17Study(Study[Member]):
     @property
     def molecules(self) -> list[str]:
         return list(self.data)
-
-    def data_of(self, member: Member) -> str:
-        return member.molecule
 
     def config(self, member: Member) -> TrainConfig:
         given: dict[str, Any] = {

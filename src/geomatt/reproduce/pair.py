@@ -23,7 +23,7 @@ from geomatt.reproduce.published import (
     no_worse,
     tested_on,
 )
-from geomatt.reproduce.study import MoleculeStudy
+from geomatt.reproduce.study import Study
 from geomatt.reproduce.table import ResultTable
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
@@ -74,7 +74,7 @@ def _members() -> list[PairMember]:
     return first + draws + [PairMember("rmd17", m, "l", d) for d in range(1, DRAWS + 1) for m in MD17]
 
 
-class PairStudy(MoleculeStudy[PairMember]):
+class PairStudy(Study[PairMember]):
     """Models of the second generation."""
 
     name = "pair"
@@ -99,7 +99,7 @@ class PairStudy(MoleculeStudy[PairMember]):
         return resolve(given)
 
     def split(self, member: PairMember) -> Split:
-        count = len(self.data[self.data_of(member)])
+        count = len(self.dataset(member))
         if self.settings.quick:
             return random_split(count, QUICK["train"], QUICK["val"], QUICK["test"], seed=member.draw)
         if member.collection == "md17":
@@ -175,8 +175,7 @@ class Pair(Experiment):
         for collection, peers in PEERS.items():
             ours = _ours(result, collection, "l")
             for name, theirs in peers.items():
-                found = [no_worse(models, theirs[molecule]) for molecule, models in ours.items()]
-                good, count = map(sum, zip(*found, strict=True)) if found else (0, 0)
+                good, count = no_worse((models, theirs[molecule]) for molecule, models in ours.items())
                 if count:
                     sentences.append(f"{collection}: no worse than {name} in {good} of {count} cells.")
         return " ".join(sentences) or "Not run yet."

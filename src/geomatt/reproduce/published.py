@@ -149,11 +149,17 @@ def tested_on(models: Iterable[Mapping[str, Any]]) -> str:
     return f"on {counts} frames that were not trained or validated on"
 
 
-def no_worse(ours: Models, theirs: Models, *errors: str) -> tuple[int, int]:
-    """How many mean errors are no worse than the published ones in the digits of those, and of how many."""
-    (model,) = theirs
-    known = [error for error in errors or ERRORS if model[error] is not None]
-    good = [round(mean(o[error] for o in ours), model["digits"]) <= model[error] for error in known]
+def no_worse(pairs: Iterable[tuple[Models, Models]], *errors: str) -> tuple[int, int]:
+    """How many mean errors of ours are no worse than published ones in their digits, and of how many.
+
+    `pairs`: our models and the published one.
+    """
+    good = [
+        round(mean(model[error] for model in ours), theirs["digits"]) <= theirs[error]
+        for ours, (theirs,) in pairs
+        for error in errors or ERRORS
+        if theirs[error] is not None
+    ]
     return sum(good), len(good)
 
 

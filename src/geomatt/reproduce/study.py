@@ -34,6 +34,10 @@ class StudyMember(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def data(self) -> str:
+        """The name of its data, such as md17/aspirin."""
+
 
 M = TypeVar("M", bound=StudyMember)
 
@@ -55,9 +59,13 @@ class Study(ABC, Generic[M]):
         """The folder of training runs, and of models of a quick run."""
         return self.settings.work(self.name)
 
-    @abstractmethod
-    def data_of(self, member: M) -> str:
-        """The name of a member's data in `data` and `described`, loaded if need be."""
+    def dataset(self, member: M) -> Dataset:
+        """The data of a member, loaded when they are needed first."""
+        if member.data not in self.data:
+            found, self.stand_in = load_or_embedded(self.settings, [member.data], "embedded/ethanol")
+            (self.data[member.data],) = found.values()
+            self.described[member.data] = described(self.data[member.data])
+        return self.data[member.data]
 
     @abstractmethod
     def config(self, member: M) -> TrainConfig:
@@ -89,7 +97,8 @@ class Study(ABC, Generic[M]):
         """Everything the numbers of a member depend on."""
         settings = self.config(member).to_dict()
         settings.pop("device")
-        data = self.described[self.data_of(member)]["fingerprint"]
+        self.dataset(member)
+        data = self.described[member.data]["fingerprint"]
         return {"settings": settings, "data": data, **self.beside(member)}
 
     def find(self, member: M) -> dict[str, Any] | None:
@@ -146,7 +155,7 @@ class Study(ABC, Generic[M]):
     def run_group(self, group: Sequence[M]) -> tuple[list[Job], list[TrainResult]]:
         """The jobs of a group and their results; none if the deadline passed before they were finished."""
         jobs = [
-            Job(self.data[self.data_of(m)], self.split(m), self.config(m), self.work / m.name, self.base(m))
+            Job(self.dataset(m), self.split(m), self.config(m), self.work / m.name, self.base(m))
             for m in group
         ]
         title = f"{group[0].name}, {len(group)} models" if len(group) > 1 else group[0].name
@@ -180,26 +189,6 @@ class Study(ABC, Generic[M]):
         test = {name: errors[name] for name in ("energy_mae", "force_mae", "frames", "unit")}
         potential.record |= {"test": test, "licence": LICENCE, "made_by": command}
         save(potential, self.model_path(file))
-
-
-class NamedMember(StudyMember, Protocol):
-    @property
-    def data(self) -> str: ...
-
-
-N = TypeVar("N", bound=NamedMember)
-
-
-class MoleculeStudy(Study[N]):
-    """A study whose members name their data, such as md17/aspirin; they are loaded when needed."""
-
-    def data_of(self, member: N) -> str:
-        name = member.data
-        if name not in self.data:
-            found, self.stand_in = load_or_embedded(self.settings, [name], "embedded/ethanol")
-            (self.data[name],) = found.values()
-            self.described[name] = described(self.data[name])
-        return name
 
 
 def training_record(result: TrainResult) -> dict[str, Any]:

@@ -85,9 +85,8 @@ class Table1(Experiment):
             return STAND_IN
         sentences = []
         for recipe in RECIPES:
-            found = [no_worse(models, PUBLISHED[m]) for m, models in rows[recipe].items()]
-            if found:
-                good, count = map(sum, zip(*found, strict=True))
+            good, count = no_worse((models, PUBLISHED[m]) for m, models in rows[recipe].items())
+            if count:
                 sentences.append(
                     f"With the {recipe} recipe {good} of {count} errors are no worse than the published "
                     f"ones{_others(rows[recipe])}."
@@ -252,7 +251,7 @@ def _others(row: Mapping[str, Models]) -> str:
         f"{title(molecule)} {what} {cell(models, error)} against {cell(PUBLISHED[molecule], error)}"
         for molecule, models in row.items()
         for error, what in zip(ERRORS, WORDS, strict=True)
-        if not no_worse(models, PUBLISHED[molecule], error)[0]
+        if not no_worse([(models, PUBLISHED[molecule])], error)[0]
     ]
     return f"; the others are {', '.join(worse)}" if worse else ""
 

@@ -112,8 +112,7 @@ class Table2(Experiment):
             return STAND_IN
         sentences = []
         if rows:
-            found = [no_worse(row["seeds"], TRANSFER[row["base"], row["target"]]) for row in rows]
-            good, count = map(sum, zip(*found, strict=True))
+            good, count = no_worse((row["seeds"], TRANSFER[row["base"], row["target"]]) for row in rows)
             sentences.append(f"{good} of {count} errors are no worse than the published ones.")
         for row in rows:
             moved, untrained = means(row["seeds"]), means(row["untrained"])

@@ -105,7 +105,7 @@ class Table3(Experiment):
             for i, what in enumerate(WORDS)
             if errors[BEST, m][i] > min(errors[o, m][i] for o in ORDERS[:-1])
         ]
-        good = sum(no_worse(ours[o][m], GEOMATT[o][m])[0] for o in ORDERS for m in molecules)
+        good, _ = no_worse((ours[o][m], GEOMATT[o][m]) for o in ORDERS for m in molecules)
         sentences.append(
             f"The paper finds 2,3,4 best in every cell but the energies of benzene; here it is best in "
             f"{2 * len(molecules) - len(worse)} of {2 * len(molecules)}, not for "
