@@ -11,7 +11,7 @@ import numpy as np
 from geomatt.elements import COVALENT_RADII, symbols
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, described, load_md17, md17_model
+from geomatt.reproduce.inputs import MD17, STAND_IN, described_md17, load_md17, md17_model
 from geomatt.reproduce.table import ResultTable
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ class BondsExperiment(Experiment):
                 f"There is no model md17/MOLECULE.safetensors in {settings.models}. Leave out `models` for "
                 "the models that ship with the package, or train some with: geomatt reproduce table1."
             )
-        about = {name: described(dataset) for name, dataset in data.items() if name in models}
         pieces, scored = Pieces(settings, self.name), {}
         wanted = [(m, m) for m in models] + [t for t in TRANSFERS if set(t) <= set(models)]
         for base, target in wanted:
@@ -62,7 +61,7 @@ class BondsExperiment(Experiment):
             untrained = UNTRAINED if base == target else 0
             inputs = {
                 "model": fingerprint(models[base]),
-                "data": about[target]["fingerprint"],
+                "data": data[target].fingerprint(),
                 "frames": len(frames),
                 "untrained": [untrained, UNTRAINED_FRAMES],
             }
@@ -76,7 +75,7 @@ class BondsExperiment(Experiment):
                 "missing": [m for m in MD17 if m not in models],
                 "stand_in": stand_in,
             },
-            "data": {f"{'embedded' if stand_in else 'md17'}/{name}": item for name, item in about.items()},
+            "data": described_md17({m: data[m] for m in models}, stand_in),
             "split": "all frames are scored; attention is not trained on bonds",
             "models": {name: _record(model) for name, model in models.items()},
             "scored": scored,

@@ -26,7 +26,7 @@ from geomatt.data import Structure
 from geomatt.drawing import FAINT, SERIES, new_figure
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
+from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.units import ENERGY_IN_EV
@@ -85,9 +85,7 @@ class Cause(Experiment):
                 "fractions": DELETED,
                 "stand_in": stand_in,
             },
-            "data": {
-                f"{'embedded' if stand_in else 'md17'}/{m}": described(dataset) for m, dataset in data.items()
-            },
+            "data": described_md17(data, stand_in),
             "split": "frames that no model was trained on",
             "rows": rows,
             "missing": missing,

@@ -186,3 +186,9 @@ def described(dataset: Dataset) -> dict[str, Any]:
         "fingerprint": dataset.fingerprint(),
         **file,
     }
+
+
+def described_md17(data: Mapping[str, Dataset], stand_in: bool) -> dict[str, Any]:
+    """What a result records about the data of `load_md17`."""
+    collection = "embedded" if stand_in else "md17"
+    return {f"{collection}/{molecule}": described(dataset) for molecule, dataset in data.items()}

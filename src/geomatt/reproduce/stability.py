@@ -17,7 +17,7 @@ import torch
 from geomatt.data import Dataset
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
+from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.simulation import (
@@ -82,7 +82,7 @@ class Stability(Experiment):
                         rows[name] = found
         return {
             "settings": {"ps": length, "seeds": SEEDS, "nvt": _config("nvt").to_dict(), "stand_in": stand_in},
-            "data": {f"md17/{m}": described(dataset) for m, dataset in data.items()},
+            "data": described_md17(data, stand_in),
             "split": "starts: frames that no model was trained on",
             "rows": rows,
             "reached_ps": reached,
@@ -191,7 +191,7 @@ def _finite(value: Any) -> Any:
 
 
 def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
-    molecules = [name.removeprefix("md17/") for name in result["data"]]
+    molecules = [name.rpartition("/")[2] for name in result["data"]]
     lines = []
     for molecule in molecules:
         line = [title(molecule)]
