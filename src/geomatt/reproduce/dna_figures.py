@@ -97,7 +97,7 @@ def _mark(axis: Any, atoms: int) -> None:
 
 
 def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
-    figure = new_figure(7.2, 2.3 * len(models))
+    figure = new_figure(7.2, 2.45 * len(models))
     axes = figure.subplots(len(models), 2, squeeze=False)
     flat = flat_view(np.array(controls["positions"])[:PAIR])
     bridges = {(min(b), max(b)) for b in HYDROGEN_BONDS}
@@ -116,7 +116,8 @@ def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
                 axis.plot(*flat[list(pair), :2].T, color=BRIDGE, lw=1.0, ls=":", zorder=0)
             draw_atoms(axis, np.array(controls["numbers"])[:PAIR], flat)
             near = value["precision"][CONTROL][kind][0]
-            axis.set_title(f"{recipe} recipe, {label}: AP {precision:.2f} (1/d {near:.2f}), {kind} bonds")
+            score = f"{kind} bonds: AP {precision:.2f} (1/d {near:.2f})"
+            axis.set_title(f"{recipe} recipe, {label}\n{score}")
     return figure
 
 
