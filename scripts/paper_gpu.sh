@@ -3,10 +3,16 @@
 #
 #   bash scripts/paper_gpu.sh DATA OUT SECONDS STEP...
 #
-# DATA: folder with md17/ (and gfn2/ for the DNA steps). OUT: folder for results; run the same command again
-# to continue. SECONDS: time for the training. Steps: table2, weighting, draws, schnet, schnet-seeds,
-# table3-seeds, dna-fast-seeds, dna-paper, dna-paper-seeds, ablation. Then copy OUT/*.json to results/ and run
-# python -m geomatt.reproduce.docs. DEVICE=cpu EXTRA=--quick tries it out on a processor.
+# DATA: folder with md17/ (rmd17/ for pair-rmd17, gfn2/ for DNA). OUT: folder for results; run the same command
+# again to continue. SECONDS: time for the training. A step is an experiment and its part, as in the tables
+# "Left to run" of docs/experiments. Then copy OUT/*.json to results/ and run python -m geomatt.reproduce.docs.
+# DEVICE=cpu EXTRA=--quick tries it out on a processor.
+#
+# Steps and their minutes on an H200, each alone, estimated from the times in the committed results:
+#   table1-weighting   8    table2-untrained  5    dna-paper        45    pair-rmd17   8
+#   table1-draws       6    table2-seeds      5    dna-paper-seeds  45    stability  120
+#   table1-schnet-all 10    table3-seeds     35    dna-fast-seeds    5    ablation    40
+#   table1-schnet-seeds 9
 set -euo pipefail
 data=$1 out=$2 seconds=$3
 shift 3
@@ -14,9 +20,9 @@ export PYTHONPATH="$(cd "$(dirname "$0")/../src" && pwd)${PYTHONPATH:+:$PYTHONPA
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 python=${PYTHON:-python3}
 molecules="aspirin benzene ethanol malonaldehyde naphthalene salicylic_acid toluene uracil"
-tables=""
+experiments=""
 
-if [ ! -d "$out/pieces" ] && [ "$*" != ablation ]; then # of which no piece is committed
+if [ ! -d "$out/pieces" ]; then
   "$python" "$(dirname "$0")/restore_results.py" --data "$data" --out "$out"
 fi
 if command -v nvidia-cuda-mps-control > /dev/null; then
@@ -24,41 +30,42 @@ if command -v nvidia-cuda-mps-control > /dev/null; then
 fi
 mkdir -p "$out/logs"
 
-reproduce() { # table, budget, parts...
-  local table=$1 budget=$2 parts=()
+reproduce() { # experiment, budget, parts...
+  local experiment=$1 budget=$2 parts=()
   shift 2
   for part in "$@"; do parts+=(--part "$part"); done
-  "$python" -m geomatt reproduce "$table" --device "${DEVICE:-cuda}" --data "$data" --out "$out" \
+  "$python" -m geomatt reproduce "$experiment" --device "${DEVICE:-cuda}" --data "$data" --out "$out" \
     --budget "$budget" ${EXTRA:-} "${parts[@]}"
 }
 
-start() { # name of the log, then as `reproduce` without the budget
-  local name=$1 table=$2
-  shift 2
-  reproduce "$table" "$seconds" "$@" > "$out/logs/$name.log" 2>&1 || echo "$name failed: see $out/logs/$name.log" &
-  case " $tables " in *" $table "*) ;; *) tables="$tables $table" ;; esac
+start() { # experiment, parts...
+  local experiment=$1 name="$*"
+  name=${name// /-}
+  shift
+  reproduce "$experiment" "$seconds" "$@" > "$out/logs/$name.log" 2>&1 || echo "$name failed: see $out/logs/$name.log" &
+  case " $experiments " in *" $experiment "*) ;; *) experiments="$experiments $experiment" ;; esac
 }
 
 for step in "$@"; do
   case $step in
-    table2) start table2 table2 untrained seeds ;;
-    weighting | draws) start "$step" table1 "$step" ;;
-    schnet) for m in $molecules; do start "schnet-$m" table1 schnet-all "$m"; done ;;
-    schnet-seeds) for m in aspirin ethanol; do start "schnet-seeds-$m" table1 schnet-seeds "$m"; done ;;
-    table3-seeds) start table3-seeds table3 seeds ;;
-    dna-fast-seeds | dna-paper | dna-paper-seeds) start "$step" dna "${step#dna-}" ;;
+    table1-schnet-all | pair-rmd17) # one process for each molecule
+      for m in $molecules; do start "${step%%-*}" "${step#*-}" "$m"; done ;;
+    table1-schnet-seeds) for m in aspirin ethanol; do start table1 schnet-seeds "$m"; done ;;
+    table1-weighting | table1-draws | table2-untrained | table2-seeds | table3-seeds | dna-paper | \
+      dna-paper-seeds | dna-fast-seeds) start "${step%%-*}" "${step#*-}" ;;
+    stability) for kind in pair pair-s fast paper; do for w in walls free; do start stability $kind $w; done; done ;;
     ablation) # networks without an engine of their own take the longest: one process each
       for parts in autograd gaussians symmetric both-products gated "seed-0 seed-1 seed-2" \
         "channels-32 channels-128 normal-elements" "rounds-2 rounds-4 rounds-5" \
         "functions-8 functions-24 functions-32" "radius-5 radius-4 squared rho-0.1" \
         "rho-0.001 no-clip no-average" "batch-5 batch-20 half-rate double-rate"; do
-        start "ablation-${parts%% *}" ablation $parts
+        start ablation $parts
       done ;;
     *) echo "unknown step $step" >&2; exit 1 ;;
   esac
 done
 wait
-for table in $tables; do
-  reproduce "$table" 0 > "$out/logs/$table-report.log" 2>&1
-  sed -n '/^Left to run/,$p' "$out/logs/$table-report.log"
+for experiment in $experiments; do
+  reproduce "$experiment" 0 > "$out/logs/$experiment-report.log" 2>&1
+  sed -n '/^Left to run/,$p' "$out/logs/$experiment-report.log"
 done

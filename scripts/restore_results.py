@@ -5,37 +5,37 @@
     cp runs/reproduce/table1.json results/
     python -m geomatt.reproduce.docs
 
-Works for tables 1 to 3 and DNA. A result of other data or settings than today's is an error.
+Works for tables 1 to 3, DNA and pair states. A result of other data or settings than today's is an error.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, silent
-from geomatt.reproduce import dna_models as dna
-from geomatt.reproduce.frame import Pieces, read_json
-from geomatt.reproduce.inputs import described, load_data
+from geomatt.reproduce.dna_models import DnaModel, DnaStudy
+from geomatt.reproduce.frame import read_json
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
+from geomatt.reproduce.pair import PairMember, PairStudy
+from geomatt.reproduce.study import Study
 from geomatt.training import TrainConfig
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
+WHICH = ("fold", "seed", "draw")  # what tells a member from others of its row
 
 
-def members(result: Mapping[str, Any]) -> Iterator[tuple[Member, dict[str, Any]]]:
-    """The members of a table, with their values."""
+def members(result: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """The members of a result, with their values; None for one that is not finished."""
     rows = result["rows"]
     if result["experiment"] == "table1":
         for kind, molecules in rows.items():
+            other = {"formula": {"weighting": "paper"}, "draws": {}}.get(kind, {"recipe": kind})
             for molecule, models in molecules.items():
-                for model in models:
-                    which = {key: model[key] for key in ("fold", "seed", "draw") if key in model}
-                    value = {name: item for name, item in model.items() if name not in which}
-                    other = {"formula": {"weighting": "paper"}, "draws": {}}.get(kind, {"recipe": kind})
+                for which, value in map(parted, models):
                     yield Member(molecule, **which, **other), value
         for molecule, value in result["schnet"].items():
             yield Member(molecule, recipe="schnet"), value
@@ -44,89 +44,96 @@ def members(result: Mapping[str, Any]) -> Iterator[tuple[Member, dict[str, Any]]
             yield Member(row["target"]), row["scratch"]
             yield Member(row["target"], base=row["base"]), row["transfer"]
             for kind, base in (("seeds", row["base"]), ("untrained", UNTRAINED)):
-                for model in row.get(kind, []):
-                    value = {name: item for name, item in model.items() if name != "seed"}
-                    yield Member(row["target"], base=base, seed=model["seed"]), value
-    else:
-        for orders, values in rows.items():
+                for which, value in map(parted, row[kind]):
+                    yield Member(row["target"], base=base, **which), value
+    elif result["experiment"] == "table3":
+        for orders in rows:
             streams = tuple(map(int, orders.split(",")))
-            for molecule, value in values.items():
+            for molecule, value in rows[orders].items():
                 yield Member(molecule, orders=streams), value
-            for molecule, models in result.get("seeds", {}).get(orders, {}).items():
-                for model in models:
-                    value = {name: item for name, item in model.items() if name != "seed"}
-                    yield Member(molecule, orders=streams, seed=model["seed"]), value
+            for molecule, models in result["seeds"][orders].items():
+                for which, value in map(parted, models):
+                    yield Member(molecule, orders=streams, **which), value
+    elif result["experiment"] == "dna":
+        for recipe, row in rows.items():
+            for split, value in row.items():
+                yield DnaModel(recipe, split), value
+            for which, value in map(parted, result["seeds"].get(recipe, [])):
+                yield DnaModel(recipe, **which), value
+    else:
+        for place, models in rows.items():
+            collection, size, molecule = place.split("/")
+            for which, value in map(parted, models):
+                yield PairMember(collection, molecule, size, **which), value
 
 
-def restore_table(study: Md17Study, result: Mapping[str, Any]) -> int:
-    """Write the pieces of a table; returns how many."""
-    for molecule, about in study.described.items():
-        require(about["fingerprint"] == result["data"][molecule]["fingerprint"], f"the data of {molecule}")
-    for recipe, settings in result["settings"]["recipes"].items():
-        stored = TrainConfig.from_dict({**settings, "device": study.settings.device})
-        require(stored == study.config(Member(study.molecules[0], recipe=recipe)), f"the {recipe} recipe")
+def parted(model: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
+    """Which member a model is, and its value."""
+    which = {name: model[name] for name in WHICH if name in model}
+    return which, {name: item for name, item in model.items() if name not in which}
+
+
+def others(result: Mapping[str, Any], study: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Pieces that are no members: their names, inputs and values."""
+    if result["experiment"] == "dna":
+        yield "controls", study.control_inputs(), result["controls"]
+    for row in result["rows"] if result["experiment"] == "table2" else ():
+        inputs = study.inputs(Member(row["target"], base=row["base"]))
+        name = f"untouched-{row['base']}-{row['target']}"
+        yield name, {**inputs, "control": "untouched base"}, row["untouched"]
+
+
+def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
+    """Write the pieces of a result; returns how many models."""
     found = {member: value for member, value in members(result) if value is not None}
     for member, value in found.items():
-        if member.name in result["pieces"]:  # not: a shipped model, whose errors are computed again
-            study.pieces.put(member.name, study.inputs(member), value, result["pieces"][member.name])
-    for row in result["rows"] if result["experiment"] == "table2" else ():
-        if row["untouched"] is None:
+        if member.name not in result["pieces"]:  # a shipped model, whose errors are computed again
             continue
-        name = f"untouched-{row['base']}-{row['target']}"
-        inputs = study.inputs(Member(row["target"], base=row["base"]))
-        study.pieces.put(
-            name, {**inputs, "control": "untouched base"}, row["untouched"], result["pieces"][name]
-        )
+        inputs = study.inputs(member)
+        own, theirs = (about[member.data]["fingerprint"] for about in (study.described, result["data"]))
+        require(own == theirs, f"data of {member.data}")
+        study.pieces.put(member.name, inputs, value, result["pieces"][member.name])
+    settings = result["settings"]
+    for recipe, stored in settings.get("recipes", {}).items():
+        check(study, Member(next(iter(study.data)), recipe=recipe), stored)
+    for recipe in ("paper", "fast") if result["experiment"] == "dna" else ():
+        check(study, DnaModel(recipe), settings[recipe])
+    if result["experiment"] == "pair":
+        check(study, PairMember("md17", "aspirin", "s"), settings["config"])
+    for name, inputs, value in others(result, study):
+        if value is not None:
+            study.pieces.put(name, inputs, value, result["pieces"][name])
     return len(found)
 
 
-def restore_dna(settings: ExperimentSettings, result: Mapping[str, Any]) -> int:
-    """Write the pieces of the DNA experiment; returns how many."""
-    about = described(load_data(settings, dna.DATA))
-    require(about["fingerprint"] == result["data"][dna.DATA]["fingerprint"], "the data of the dimer")
-    pieces = Pieces(settings, "dna")
-    models = [
-        (dna.DnaModel(recipe, split), value)
-        for recipe, row in result["rows"].items()
-        for split, value in row.items()
-    ]
-    for recipe, values in result.get("seeds", {}).items():
-        models += [(dna.DnaModel(recipe, seed=v.pop("seed")), v) for v in values]
-    for model, value in models:
-        config = dna.dna_config(settings, dna.FULL, model.recipe, dna.DATA, model.seed)
-        if not model.seed:
-            stored = TrainConfig.from_dict({**result["settings"][model.recipe], "device": settings.device})
-            require(stored == config, f"the {model.recipe} recipe")
-        value.pop("untrained", None)  # of one network only, in older results
-        inputs = dna.dna_inputs(config, about, model.split, dna.FULL)
-        pieces.put(model.piece, inputs, value, result["pieces"][model.piece])
-    config = dna.dna_config(settings, dna.FULL, "paper", dna.DATA)
-    asked = dna.control_inputs(config, about, dna.FULL)
-    pieces.put("controls", asked, result["controls"], result["pieces"]["controls"])
-    return len(models)
+def check(study: Study[Any], member: Any, stored: Mapping[str, Any]) -> None:
+    config = TrainConfig.from_dict({**stored, "device": study.settings.device})
+    require(config == study.config(member), f"settings of {member.name}")
 
 
 def require(same: bool, what: str) -> None:
     if not same:
-        raise GeomAttError(f"A committed result has other settings than today's code: {what} differ.")
+        raise GeomAttError(f"A committed result was made with other {what} than today's.")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with md17/ and gfn2/")
+    parser.add_argument("--data", type=Path, required=True, help="folder with md17/, rmd17/ and gfn2/")
     parser.add_argument("--out", type=Path, default=Path("runs/reproduce"))
     options = parser.parse_args()
     settings = ExperimentSettings(data=options.data, out=options.out)
-    try:
-        study = Md17Study(settings, silent)
-        for name in ("table1", "table2", "table3"):
-            print(f"{name}: {restore_table(study, read_json(RESULTS / f'{name}.json'))} models")
-    except GeomAttError as error:
-        print(f"The tables are left out: {error}")
-    try:
-        print(f"dna: {restore_dna(settings, read_json(RESULTS / 'dna.json'))} models")
-    except GeomAttError as error:
-        print(f"dna is left out: {error}")
+    studies: dict[Callable[..., Study[Any]], tuple[str, ...]] = {
+        Md17Study: ("table1", "table2", "table3"),
+        DnaStudy: ("dna",),
+        PairStudy: ("pair",),
+    }
+    for make, names in studies.items():
+        try:
+            study = make(settings, silent)
+            for name in names:
+                print(f"{name}: {restore(study, read_json(RESULTS / f'{name}.json'))} models")
+        except GeomAttError as error:
+            print(f"{', '.join(names)} left out: {error}")
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from geomatt.data.files import atomic_output, require_writable
 from geomatt.errors import GeomAttError
 
 INK, FAINT, EMPTY = "#22252b", "#8a8f98", "#e4e6ea"
-# Distinguishable for colour-blind readers, in the order of use.
-SERIES = ("#2f6db5", "#d9782d", "#1b7f5c", "#8f6bb0", "#d64550")
+# In the order of use. They differ for colour-blind readers too: a test simulates the three kinds.
+SERIES = ("#2f6db5", "#d9782d", "#58b98b", "#a64d79", "#4a1d4f")
 FORMATS = (".png", ".pdf", ".svg")
 # Without dates and versions, so that the same numbers give the same file.
 _METADATA = {".png": {"Software": None}, ".pdf": {"CreationDate": None}, ".svg": {"Date": None}}

@@ -15,10 +15,9 @@ from geomatt.cli import app
 from geomatt.data import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, network_class, network_names, new_network
-from geomatt.reproduce import ExperimentSettings, ablation, get, run_experiment, silent
-from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy
+from geomatt.reproduce import ExperimentSettings, get, run_experiment, silent, study
+from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy, compared, errors_table
 from geomatt.reproduce.ablation_networks import NETWORKS, Changed
-from geomatt.reproduce.ablation_tables import compared, errors_table
 from geomatt.reproduce.frame import plain
 from geomatt.training import Diverged
 from geomatt.training.run import Run
@@ -139,12 +138,12 @@ def quick(monkeypatch, tmp_path):
 
 
 def test_variations_change_one_choice(quick):
-    study = AblationStudy(quick, silent)
+    models = AblationStudy(quick, silent)
     assert len({v.name for v in VARIATIONS}) == len(VARIATIONS) == 28
     names = {v.name: v for v in VARIATIONS}
 
     def flat(name: str, molecule: str = "aspirin") -> dict:
-        settings = study.config(AblationMember(names[name], molecule)).to_dict()
+        settings = models.config(AblationMember(names[name], molecule)).to_dict()
         return {**settings.pop("network"), **settings}
 
     def changed(name: str) -> dict:
@@ -164,11 +163,11 @@ def test_variations_change_one_choice(quick):
 
 @pytest.mark.parametrize("batch", [5, 20])
 def test_other_batches_take_as_many_steps(tmp_path, batch):
-    study = AblationStudy(ExperimentSettings(out=tmp_path), silent)
+    models = AblationStudy(ExperimentSettings(out=tmp_path), silent)
     names = {v.name: v for v in VARIATIONS}
     for molecule in ("malonaldehyde", "aspirin"):
         before, after = (
-            study.config(AblationMember(names[n], molecule)) for n in ("seed-0", f"batch-{batch}")
+            models.config(AblationMember(names[n], molecule)) for n in ("seed-0", f"batch-{batch}")
         )
         steps = [config.epochs * -(-config.train // config.batch) for config in (before, after)]
         assert steps[0] == {"malonaldehyde": 20900, "aspirin": 14250}[molecule]
@@ -181,7 +180,7 @@ def test_parts_choose_variations_and_molecules():
     members = [AblationMember(v, m) for m in ("malonaldehyde", "aspirin") for v in VARIATIONS]
 
     def chosen(*parts: str) -> int:
-        return sum(member.asked(parts) for member in members)
+        return sum(member.asked(ExperimentSettings(parts=parts)) for member in members)
 
     assert chosen() == 56
     assert chosen("aspirin") == 28
@@ -231,7 +230,7 @@ def test_a_model_that_diverges_is_a_result(quick, monkeypatch):
     def diverging(settings, progress, name, jobs):
         raise Diverged("the loss is not a finite number in epoch 2", "No model was kept.")
 
-    monkeypatch.setattr(ablation, "train_jobs", diverging)
+    monkeypatch.setattr(study, "train_jobs", diverging)
     settings = replace(quick, parts=("no-clip", "malonaldehyde"))
     result = run_experiment(get("ablation"), settings, silent)
     row = result["rows"]["malonaldehyde"]["no-clip"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from geomatt.drawing import SERIES
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import NAMES, Experiment, ExperimentSettings, draw_figures, get, run_experiment, silent
 from geomatt.reproduce.docs import refreshed
@@ -98,6 +99,27 @@ def test_blocks_of_a_page_are_replaced_and_nothing_else():
         update_page(page, {"a": "A"})
     with pytest.raises(GeomAttError, match="partner"):
         update_page("<!-- begin:a -->\n", {"a": "A"})
+
+
+# What is left of linear red, green and blue for each kind of colour blindness (Machado et al. 2009).
+SEEN = {
+    "normal": np.eye(3),
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
+}
+
+
+@pytest.mark.parametrize("kind", SEEN)
+def test_series_differ_for_colour_blind_readers(kind):
+    sRGB = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in SERIES])
+    linear = np.where(sRGB <= 0.04045, sRGB / 12.92, ((sRGB + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.array(SEEN[kind]).T, 0.0, 1.0)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    f = np.cbrt(seen @ to_xyz.T / [0.9505, 1.0, 1.089])  # CIELAB; none of the colours is near black
+    lab = np.column_stack([116 * f[:, 1] - 16, 500 * (f[:, 0] - f[:, 1]), 200 * (f[:, 1] - f[:, 2])])
+    differences = np.linalg.norm(lab[:, None] - lab, axis=-1)[np.triu_indices(len(SERIES), 1)]
+    assert differences.min() > 20.0  # 2 can just be seen side by side
 
 
 def test_the_report_holds_every_section(tmp_path):

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from geomatt.data.make import open_workers
-from geomatt.reproduce import ExperimentSettings, get, md17, silent
+from geomatt.reproduce import ExperimentSettings, get, silent, study
 from geomatt.reproduce.md17 import Md17Study, Member
-from geomatt.reproduce.pair import PairMember, PairStudy, train_in_worker
+from geomatt.reproduce.pair import PairMember, PairStudy
 from geomatt.reproduce.spreading import spread
+from geomatt.reproduce.study import train_in_worker
 from geomatt.training.run import Run
 
 pytest.importorskip("distributed")
@@ -25,19 +26,19 @@ def test_folds_and_molecules_on_a_dask_cluster(cluster, tmp_path, monkeypatch):
     here = ExperimentSettings(quick=True, out=tmp_path / "here")
     alone = Md17Study(here, silent)
     alone.train(FOLDS[:1])
-    monkeypatch.setattr(md17, "train_jobs", None)  # nothing is trained here from now on
+    monkeypatch.setattr(study, "train_jobs", None)  # nothing is trained here from now on
     with open_workers(dask=cluster.scheduler_address) as workers:
         there = replace(here, out=tmp_path / "there", workers=workers)
-        study = Md17Study(there, silent)
-        study.train_all([FOLDS[:1], FOLDS[1:]])
+        folds, pair = Md17Study(there, silent), PairStudy(there, silent)
+        folds.train_all([FOLDS[:1], FOLDS[1:]])
         member = PairMember("md17", "ethanol", "s")
-        spread(there, silent, "pair", train_in_worker, [member])
-        assert PairStudy(there, silent).find(member)["epochs"] == 2
-    found, first = study.results(FOLDS), FOLDS[0]
+        pair.train([member])
+        assert pair.find(member)["epochs"] == 2
+    found, first = folds.results(FOLDS), FOLDS[0]
     assert set(found) == set(FOLDS)
     expected = alone.results([first])[first]["force_mae"]
     assert found[first]["force_mae"] == pytest.approx(expected, rel=1e-4)
-    study.train(FOLDS)  # nothing is left to do
+    folds.train(FOLDS)  # nothing is left to do
 
 
 def test_deadline_and_planning(tmp_path):
@@ -54,8 +55,8 @@ def test_deadline_and_planning(tmp_path):
     assert workers.jobs == 0
     spread(settings, silent, "training", train_in_worker, [1, 2])
     assert workers.jobs == 2
-    study = Md17Study(settings, silent)
-    assert study._tasks(FOLDS) == [[FOLDS[0]], [FOLDS[1]]]
-    study.settings = replace(settings, device="cuda")
-    assert study._tasks(FOLDS) == [FOLDS]  # side by side on one GPU
+    folds = Md17Study(settings, silent)
+    assert folds.tasks(FOLDS) == [[FOLDS[0]], [FOLDS[1]]]
+    folds.settings = replace(settings, device="cuda")
+    assert folds.tasks(FOLDS) == [FOLDS]  # side by side on one GPU
     assert get("dna").parts == ("paper", "fast", "paper-seeds", "fast-seeds")

@@ -6,23 +6,23 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import mean, stdev
 from typing import Any, ClassVar
 
-from geomatt.data import Dataset, Split, random_split
-from geomatt.evaluation import evaluate
-from geomatt.progress import silent
+from geomatt.data import Split, random_split
 from geomatt.reproduce.ablation_networks import NETWORKS
-from geomatt.reproduce.ablation_tables import BASELINE, UNIT, compared, errors_table
-from geomatt.reproduce.budget import CHECKPOINT, train_jobs
-from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import STAND_IN, described, load_or_embedded
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar, provenance
+from geomatt.reproduce.inputs import STAND_IN
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
-from geomatt.reproduce.published import left_table
-from geomatt.reproduce.spreading import spread
-from geomatt.reproduce.table import ResultTable
+from geomatt.reproduce.published import left_table, tested_on, title
+from geomatt.reproduce.study import UNIT, Study
+from geomatt.reproduce.table import NOT_RUN, ResultTable
 from geomatt.training import Diverged, Job, TrainConfig, TrainResult, resolve
-from geomatt.units import from_ev
 
+BASELINE = "baseline"
+CLEAR = 2.0  # standard deviations of the baseline that count as a difference
+ERRORS = ("energy_mae", "force_mae", "training_force_mae")
+COLUMNS = ("changed", "weights", "energies", "forces", "training forces", "forces / baseline", "returns")
 EPOCHS = {"malonaldehyde": 220, "aspirin": 150}
 SIZE, RATE = SIZES["s"], LEARNING_RATES["s"]
 SEEDS = 3  # of the baseline
@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Variation:
     """What differs from the baseline: settings of training or of the network, or the network itself."""
 
@@ -82,36 +82,22 @@ class AblationMember:
     def name(self) -> str:
         return f"{self.molecule}-{self.variation.name}"
 
-    def asked(self, parts: Sequence[str]) -> bool:
+    def asked(self, settings: ExperimentSettings) -> bool:
         """True if the parts include the molecule, and the variation or its group."""
-        molecules = [part for part in parts if part in EPOCHS]
-        others = [part for part in parts if part not in EPOCHS]
-        named = self.variation.name in others or self.variation.group in others
-        return (not molecules or self.molecule in molecules) and (not others or named)
+        own = {self.molecule, self.variation.name, self.variation.group}
+        return settings.chooses(own, EPOCHS, [part for part in settings.parts if part not in EPOCHS])
 
 
-class AblationStudy:
-    """Models that differ in one choice, each trained once and kept as a piece."""
+class AblationStudy(Study[AblationMember]):
+    """Models that differ in one choice."""
 
-    def __init__(self, settings: ExperimentSettings, progress: ProgressBar) -> None:
-        self.settings, self.progress = settings, progress
-        self.pieces = Pieces(settings, "ablation")
-        self.about: dict[str, Any] = {}
-        self.stand_in = False  # True if MD17 was not there
-        self._data: dict[str, Dataset] = {}
-
-    def data(self, name: str) -> Dataset:
-        if name not in self._data:
-            found, self.stand_in = load_or_embedded(self.settings, [name], "embedded/ethanol")
-            (self._data[name],) = found.values()
-            self.about[name] = described(self._data[name])
-        return self._data[name]
+    name = "ablation"
 
     def config(self, member: AblationMember) -> TrainConfig:
         quick, variation = self.settings.quick, member.variation
         network = {**(QUICK["network"] if quick else SIZE), **variation.network}
         if "radius" in network:  # divides by a constant: that of the baseline
-            network["typical_atoms"] = float(self.data(member.data).sizes.max())
+            network["typical_atoms"] = float(self.dataset(member).sizes.max())
         changed = dict(variation.training)
         batch = changed.pop("batch", None)
         given = {
@@ -133,56 +119,28 @@ class AblationStudy:
         return config if batch is None else same_steps(config, batch)
 
     def split(self, member: AblationMember) -> Split:
-        count, seed = len(self.data(member.data)), self.settings.seed
+        count, seed = len(self.dataset(member)), self.settings.seed
         if self.settings.quick:
             sizes = QUICK["training"]
             return random_split(count, sizes["train"], sizes["val"], QUICK["test"], seed=seed)
         return random_split(count, TRAIN, VALIDATION, None, seed=seed)
 
-    def inputs(self, member: AblationMember) -> dict[str, Any]:
-        settings = self.config(member).to_dict()
-        settings.pop("device")
-        self.data(member.data)
-        return {"settings": settings, "data": self.about[member.data]["fingerprint"]}
-
-    def find(self, member: AblationMember) -> dict[str, Any] | None:
-        found: dict[str, Any] | None = self.pieces.find(member.name, self.inputs(member))
-        return found
-
-    def train(self, member: AblationMember) -> None:
-        """Train and test one model; it continues where an earlier call stopped. To diverge is a result."""
-        folder, started = self.settings.work("ablation") / member.name, time.monotonic()
-        job = Job(self.data(member.data), self.split(member), self.config(member), folder)
+    def train_group(self, group: Sequence[AblationMember]) -> None:
+        """To diverge is a result."""
+        started = time.monotonic()
         try:
-            results = train_jobs(self.settings, self.progress, member.name, [job])
+            super().train_group(group)
         except Diverged as error:
-            value, seconds = {"diverged": error.reason}, time.monotonic() - started
-        else:
-            if not results:
-                return
-            value, seconds = self.tested(results[0], job), results[0].seconds
-        self.pieces.put(member.name, self.inputs(member), value, provenance(self.settings, seconds))
-        (folder / CHECKPOINT).unlink(missing_ok=True)
+            made = provenance(self.settings, time.monotonic() - started)
+            for member in group:  # one
+                self.pieces.put(member.name, self.inputs(member), {"diverged": error.reason}, made)
 
-    def tested(self, result: TrainResult, job: Job) -> dict[str, Any]:
-        """Errors of a trained model on test and training frames."""
-        potential = result.potential.to(self.settings.device)
-        common: dict[str, Any] = {"exclude_trained": False, "unit": "eV", "batch_size": 256}
-        test = evaluate(potential, job.dataset, indices=job.split.test, **common)
-        train = evaluate(potential, job.dataset, indices=job.split.train[:TRAINED], **common)
-        factor = from_ev(UNIT)
-        return {
-            "energy_mae": factor * (test.overall.energy_mae or 0.0),
-            "force_mae": factor * (test.overall.forces_mae or 0.0),
-            "training_force_mae": factor * (train.overall.forces_mae or 0.0),
-            "frames": len(test.data),
-            "training_frames": len(train.data),
-            "parameters": sum(p.numel() for p in potential.network.parameters()),
-            "epochs": result.epochs,
-            "best_epoch": result.best_epoch,
-            "returns": potential.record.get("slowdowns", 0),
-            "seconds": result.seconds,
-        }
+    def measure(self, member: AblationMember, job: Job, result: TrainResult) -> dict[str, Any]:
+        test, train = (
+            self.errors(result.potential, job.dataset, rows, exclude_trained=False)
+            for rows in (job.split.test, job.split.train[:TRAINED])
+        )
+        return {**test, "training_force_mae": train["force_mae"], "training_frames": train["frames"]}
 
 
 def same_steps(config: TrainConfig, batch: int) -> TrainConfig:
@@ -191,12 +149,6 @@ def same_steps(config: TrainConfig, batch: int) -> TrainConfig:
     ratio = math.ceil(count / config.batch) / math.ceil(count / batch)
     counted = ("epochs", "warmup", "validate_every")
     return config.replace(batch=batch, **{n: max(1, round(ratio * getattr(config, n))) for n in counted})
-
-
-def train_in_worker(settings: ExperimentSettings, names: tuple[str, str]) -> None:
-    """Train a model of the study; its numbers are a piece in the folder of the settings."""
-    (variation,) = (v for v in VARIATIONS if v.name == names[0])
-    AblationStudy(settings, silent).train(AblationMember(variation, names[1]))
 
 
 class Ablation(Experiment):
@@ -213,23 +165,16 @@ class Ablation(Experiment):
         members = [AblationMember(variation, m) for m in EPOCHS for variation in VARIATIONS]
         if settings.quick and not settings.parts:
             members = [m for m in members[: len(VARIATIONS)] if m.variation.name in QUICK["variations"]]
-        asked = [m for m in members if m.asked(settings.parts)]
-        if settings.workers is not None:
-            left = [(m.variation.name, m.molecule) for m in asked if study.find(m) is None]
-            spread(settings, progress, "training", train_in_worker, left)
-        else:
-            for member in asked:
-                if not settings.out_of_time and study.find(member) is None:
-                    study.train(member)
+        asked = [member for member in members if member.asked(settings)]
+        study.train(asked)
         # Other processes may work on other parts of the same molecules.
-        molecules = {m.molecule for m in asked}
+        molecules = {member.molecule for member in asked}
+        plan: dict[str, list[AblationMember]] = {}
         rows: dict[str, dict[str, Any]] = {molecule: {} for molecule in EPOCHS}
-        missing: dict[str, int] = {}
         for member in (m for m in members if m.molecule in molecules):
             group = member.variation.group
-            if (found := study.find(member)) is None:
-                missing[group] = missing.get(group, 0) + 1
-            else:
+            plan.setdefault(group, []).append(member)
+            if (found := study.find(member)) is not None:
                 rows[member.molecule][member.variation.name] = {"group": group, **found}
         return {
             "settings": {
@@ -237,20 +182,101 @@ class Ablation(Experiment):
                 "epochs": EPOCHS,
                 "stand_in": study.stand_in,
             },
-            "data": study.about,
+            "data": study.described,
             "split": f"{TRAIN} + {VALIDATION} frames at random, the same for all, tested on all others",
             "rows": rows,
-            "missing": missing,
+            "missing": study.missing(plan),
             "pieces": study.pieces.made,
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        command = "geomatt reproduce ablation --device cuda --data DIR --part {}"
+        command = "geomatt reproduce ablation --part {} --device cuda --data DIR"
         run = [molecule for molecule, rows in result["rows"].items() if rows]
         return [*(errors_table(result, m) for m in run), left_table(result["missing"], command)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         return STAND_IN if result["settings"]["stand_in"] else compared(result)
+
+
+def seeds(result: Mapping[str, Any], molecule: str) -> list[dict[str, Any]]:
+    """The models of the baseline; without those that diverged, as everywhere here."""
+    return [row for row in _trained(result, molecule).values() if row["group"] == BASELINE]
+
+
+def ratios(result: Mapping[str, Any], molecule: str) -> dict[str, float]:
+    """Force errors of the variations over the baseline's mean; empty without a baseline."""
+    own = [row["force_mae"] for row in seeds(result, molecule)]
+    rows = _trained(result, molecule).items()
+    return {n: row["force_mae"] / mean(own) for n, row in rows if own and row["group"] != BASELINE}
+
+
+def spread(result: Mapping[str, Any], molecule: str) -> float | None:
+    """Standard deviation of the baseline's force errors over their mean; None with fewer than two seeds."""
+    own = [row["force_mae"] for row in seeds(result, molecule)]
+    return stdev(own) / mean(own) if len(own) > 1 else None
+
+
+def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
+    """Errors of all variations on one molecule, below those of the baseline."""
+    own, found, lines = seeds(result, molecule), ratios(result, molecule), []
+    if own:
+        errors = [_with_spread([row[error] for row in own], 3) for error in ERRORS]
+        ratio = _with_spread([row["force_mae"] / mean(r["force_mae"] for r in own) for row in own], 2)
+        returns = str(sum(row["returns"] for row in own))
+        lines.append([BASELINE, f"{own[0]['parameters']:,}", *errors, ratio, returns])
+    for name, row in result["rows"].get(molecule, {}).items():
+        if "diverged" in row:
+            lines.append([name, NOT_RUN, NOT_RUN, "diverged", NOT_RUN, NOT_RUN, NOT_RUN])
+        elif row["group"] != BASELINE:
+            errors = [f"{row[error]:.3f}" for error in ERRORS]
+            ratio = f"{found[name]:.2f}" if found else NOT_RUN
+            lines.append([name, f"{row['parameters']:,}", *errors, ratio, str(row["returns"])])
+    return ResultTable(
+        f"ablation-{molecule}",
+        f"Errors of {title(molecule)} with one choice changed",
+        COLUMNS,
+        lines,
+        f"MAE, {UNIT} and {UNIT}/Å, {tested_on(_trained(result, molecule).values())}. Baseline: mean ± "
+        f"standard deviation over {len(own)} seeds; others: one seed. Returns: how often training went "
+        "astray and went back to its best weights with half the learning rate.",
+    )
+
+
+def compared(result: Mapping[str, Any]) -> str:
+    """Which variations differ from the baseline by more than its seeds do, in every molecule that was run."""
+    spreads = {m: s for m in result["rows"] if (s := spread(result, m)) is not None}
+    if not spreads:
+        return "Not run yet."
+    by_molecule = {m: ratios(result, m) for m in spreads}
+    kinds: dict[str, list[str]] = {"Worse": [], "Better": [], "Not clearly different": []}
+    for name in next(iter(by_molecule.values())):
+        found = [by_molecule[m].get(name) for m in spreads]
+        known = [value for value in found if value is not None]
+        if len(known) < len(found):
+            continue
+        limits = [CLEAR * s for s in spreads.values()]
+        worse = all(value > 1.0 + limit for value, limit in zip(known, limits, strict=True))
+        better = all(value < 1.0 - limit for value, limit in zip(known, limits, strict=True))
+        kind = "Worse" if worse else "Better" if better else "Not clearly different"
+        kinds[kind].append(f"{name} ({', '.join(f'{value:.2f}' for value in known)})")
+    every = [(m, name, row) for m, rows in result["rows"].items() for name, row in rows.items()]
+    kinds["Diverged"] = [f"{name} ({title(m)})" for m, name, row in every if "diverged" in row]
+    first = (
+        f"Force errors over those of the baseline, for {' and '.join(map(title, spreads))}. Seeds of the "
+        f"baseline differ by {' and '.join(f'{s:.1%}' for s in spreads.values())} (standard deviation); "
+        f"{CLEAR:g} times as much in every molecule counts as a difference."
+    )
+    return " ".join([first, *(f"**{kind}:** {', '.join(found)}." for kind, found in kinds.items() if found)])
+
+
+def _trained(result: Mapping[str, Any], molecule: str) -> dict[str, dict[str, Any]]:
+    """The models of a molecule whose training did not diverge, by variation."""
+    return {n: row for n, row in result["rows"].get(molecule, {}).items() if "diverged" not in row}
+
+
+def _with_spread(values: Sequence[float], digits: int) -> str:
+    behind = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{behind}"
 
 
 EXPERIMENT = Ablation()

@@ -11,7 +11,7 @@ import numpy as np
 from geomatt.elements import COVALENT_RADII, symbols
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, described, load_md17
+from geomatt.reproduce.inputs import MD17, STAND_IN, described_md17, load_md17, md17_model
 from geomatt.reproduce.table import ResultTable
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ TRANSFERS = (
 )
 QUICK_FRAMES = 100
 UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frames they are scored on
+CURVE = np.arange(0.0, 6.001, 0.05)  # Å, where α of order 2 is drawn as a function of distance
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
 
@@ -44,13 +45,12 @@ class BondsExperiment(Experiment):
         from geomatt.model import fingerprint
 
         data, stand_in = load_md17(settings)
-        models = {m: model for m in data if (model := _model(settings, m)) is not None}
+        models = {m: model for m in data if (model := md17_model(settings, m)) is not None}
         if not models:
             raise GeomAttError(
                 f"There is no model md17/MOLECULE.safetensors in {settings.models}. Leave out `models` for "
                 "the models that ship with the package, or train some with: geomatt reproduce table1."
             )
-        about = {name: described(dataset) for name, dataset in data.items() if name in models}
         pieces, scored = Pieces(settings, self.name), {}
         wanted = [(m, m) for m in models] + [t for t in TRANSFERS if set(t) <= set(models)]
         for base, target in wanted:
@@ -61,20 +61,21 @@ class BondsExperiment(Experiment):
             untrained = UNTRAINED if base == target else 0
             inputs = {
                 "model": fingerprint(models[base]),
-                "data": about[target]["fingerprint"],
+                "data": data[target].fingerprint(),
                 "frames": len(frames),
                 "untrained": [untrained, UNTRAINED_FRAMES],
             }
             network = models[base].to(settings.device).network
-            compute = partial(_compute, progress, name, network, data[target], frames, untrained)
-            scored[name] = pieces.get(name.replace(" → ", " to "), inputs, compute)
+            with progress(f"attention: {name}", len(frames)) as advance:
+                compute = partial(score, network, data[target], frames, untrained, advance)
+                scored[name] = pieces.get(name.replace(" → ", " to "), inputs, compute)
         return {
             "settings": {
                 "frames": QUICK_FRAMES if settings.quick else "all",
                 "missing": [m for m in MD17 if m not in models],
                 "stand_in": stand_in,
             },
-            "data": {f"{'embedded' if stand_in else 'md17'}/{name}": item for name, item in about.items()},
+            "data": described_md17({m: data[m] for m in models}, stand_in),
             "split": "all frames are scored; attention is not trained on bonds",
             "models": {name: _record(model) for name, model in models.items()},
             "scored": scored,
@@ -89,10 +90,6 @@ class BondsExperiment(Experiment):
         else:
             note = "Needs the data and models of aspirin, benzene and toluene."
             transfer = ResultTable("bonds-transfer", title, ["transfer"], [["not run"]], note)
-        explained = [
-            [row["label"], *(f"{item['rows'][r]['explained']:.2f}" for item in own.values())]
-            for r, row in enumerate(_first(own)["rows"])
-        ]
         return [
             _score_table("bonds-ap", "Average precision for covalent bonds", own, "ap"),
             _untrained_table(own),
@@ -101,7 +98,7 @@ class BondsExperiment(Experiment):
                 "bonds-distance",
                 "Share of the variance of |α| that is explained by distance",
                 ["attention", *own],
-                explained,
+                _lines(own, "explained", ".2f"),
                 "Over all pairs and frames. 1 for k=2 by construction (up to the 0.02 Å bins); for higher "
                 "orders the rest is due to the atoms around the pair.",
             ),
@@ -145,22 +142,13 @@ class BondsExperiment(Experiment):
         )
         for order in orders:
             matrices = [row for _, row in rows if row["order"] == order]
-            pairs = [_untrained(item, f"k={order}", "best") for item in own]
             sentences.append(
-                f"k={order}: the best matrix reaches {max(row['ap'] for row in matrices):.3f}; the best "
-                "layer of the trained network is above the median of the untrained ones in "
-                f"{sum(t > np.median(u) for t, u in pairs)} of {len(own)} molecules, above all of them in "
-                f"{sum(t > u.max() for t, u in pairs)}; distance explains "
-                f"{100 * np.mean([row['explained'] for row in matrices]):.0f} % of the variance of |α|."
+                f"k={order}: the best matrix reaches {max(row['ap'] for row in matrices):.3f}, distance "
+                f"explains {100 * np.mean([row['explained'] for row in matrices]):.0f} % of the variance of "
+                "|α|, and the best layer of the trained network ranks bonds "
+                f"{_beside_untrained(result, order)}."
             )
         return " ".join(sentences)
-
-
-def _compute(
-    progress: ProgressBar, name: str, network: Network, dataset: Dataset, frames: np.ndarray, untrained: int
-) -> dict[str, Any]:
-    with progress(f"attention: {name}", len(frames)) as advance:
-        return score(network, dataset, frames, untrained, advance)
 
 
 def score(
@@ -216,28 +204,9 @@ def score(
         "symbols": symbols(lowest.numbers),
         "positions": lowest.positions.round(4),
         "bonded": np.column_stack([p[truth] for p in pairs]),
-        "matrices": [_matrix(values / (values.max() or 1.0), pairs) for values in shown],
-        "curves": scores.alpha_curves(network),
+        "matrices": [scores.symmetric((v / (v.max() or 1.0)).round(3), len(lowest)) for v in shown],
+        "curves": {"distance": CURVE.round(3), "alpha": scores.alpha_of_distance(network, CURVE).round(5)},
     }
-
-
-def _matrix(values: np.ndarray, pairs: tuple[np.ndarray, ...]) -> np.ndarray:
-    """A symmetric matrix from its values for the pairs i < j."""
-    size = int(pairs[1].max()) + 1
-    matrix = np.zeros((size, size))
-    matrix[pairs] = values.round(3)
-    return matrix + matrix.T
-
-
-def _model(settings: ExperimentSettings, molecule: str) -> Potential | None:
-    """The model of a molecule: from the user's folder, or from an earlier table1, or as shipped."""
-    from geomatt.model import load
-
-    folder = settings.models or settings.out / "models"
-    path = folder / "md17" / f"{molecule}.safetensors"
-    if not path.is_file() and settings.models is not None:
-        return None
-    return load(path if path.is_file() else f"md17/{molecule}").members[0]
 
 
 def _record(model: Potential) -> dict[str, Any]:
@@ -253,8 +222,19 @@ def _own(result: Mapping[str, Any]) -> dict[str, Any]:
     return {name: item for name, item in result["scored"].items() if "→" not in name}
 
 
-def _first(items: Mapping[str, Any]) -> Any:
-    return next(iter(items.values()))
+def _lines(items: Mapping[str, Any], key: str, form: str) -> list[list[str]]:
+    """A number of every attention matrix, molecules across, with its spread where it has one."""
+
+    def cell(row: Mapping[str, float]) -> str:
+        spread = row.get(f"{key}_spread", 0.0)
+        return f"{row[key]:{form}}" + (f" ± {spread:.2f}" if spread >= 0.01 else "")
+
+    rows = zip(*(item["rows"] for item in items.values()), strict=True)
+    found = [[row[0]["label"], *map(cell, row)] for row in rows]
+    if key == "explained":
+        return found
+    controls = zip(*(item["controls"].items() for item in items.values()), strict=True)
+    return found + [[row[0][0].removeprefix("covalent "), *(cell(c) for _, c in row)] for row in controls]
 
 
 def _untrained(item: Mapping[str, Any], group: str, kind: str) -> tuple[float, np.ndarray]:
@@ -263,15 +243,28 @@ def _untrained(item: Mapping[str, Any], group: str, kind: str) -> tuple[float, n
     return compared["trained"][0][group][kind], np.array([n[group][kind] for n in compared["networks"]])
 
 
+def _beside_untrained(result: Mapping[str, Any], order: int) -> str:
+    """For which molecules training adds something, as the end of a sentence."""
+    kinds: dict[str, list[str]] = {}
+    for name, item in _own(result).items():
+        trained, untrained = _untrained(item, f"k={order}", "best")
+        if trained > untrained.max():
+            kind = f"better than all {len(untrained)} untrained ones"
+        elif trained > np.median(untrained):
+            kind = "better than their median, not than all,"
+        else:
+            kind = "worse than their median"
+        kinds.setdefault(kind, []).append(name.replace("_", " "))
+    return "; ".join(f"{kind} for {', '.join(kinds[kind])}" for kind in sorted(kinds))
+
+
 def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
-    compared = _first(items)["untrained"]
+    compared = next(iter(items.values()))["untrained"]
     rows = []
     for group in compared["trained"][0]:
         for kind, words in (("best", "best layer"), ("union", "union of layers")):
-            cells = []
-            for item in items.values():
-                trained, untrained = _untrained(item, group, kind)
-                cells.append(f"{trained:.2f} ({np.median(untrained):.2f}, {untrained.max():.2f})")
+            found = [_untrained(item, group, kind) for item in items.values()]
+            cells = [f"{trained:.2f} ({np.median(u):.2f}, {u.max():.2f})" for trained, u in found]
             rows.append([f"{group}, {words}", *cells])
     control = [f"{item['controls'][CONTROLS[0]]['ap']:.2f}" for item in items.values()]
     return ResultTable(
@@ -287,29 +280,18 @@ def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
 
 
 def _score_table(name: str, title: str, items: Mapping[str, Any], key: str) -> ResultTable:
-    def cell(row: Mapping[str, float]) -> str:
-        spread = row[f"{key}_spread"]
-        return f"{row[key]:.3f}" + (f" ± {spread:.2f}" if spread >= 0.01 else "")
-
-    rows = [
-        [row["label"], *(cell(item["rows"][r]) for item in items.values())]
-        for r, row in enumerate(_first(items)["rows"])
-    ]
-    controls = [
-        [label.removeprefix("covalent "), *(cell(item["controls"][label]) for item in items.values())]
-        for label in CONTROLS
-    ]
+    rows = _lines(items, key, ".3f")
     counts = "; ".join(f"{n}: {i['bonds']} bonds in {i['pairs']} pairs" for n, i in items.items())
     frames = "–".join(str(f) for f in sorted({item["frames"] for item in items.values()}))
     return ResultTable(
         name,
         title,
         ["attention", *items],
-        rows + controls,
+        rows,
         f"Mean over {frames} frames, ± standard deviation where it is 0.01 or more. {counts}. The last two "
         "rows are controls: the first uses distances, as α^(2) does, the second also the covalent radii of "
         "the elements.",
-        strong=frozenset({len(rows), len(rows) + 1}),
+        strong=frozenset({len(rows) - 2, len(rows) - 1}),
     )
 
 

@@ -26,7 +26,7 @@ from geomatt.data import Structure
 from geomatt.drawing import FAINT, SERIES, new_figure
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
+from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.units import ENERGY_IN_EV
@@ -85,9 +85,7 @@ class Cause(Experiment):
                 "fractions": DELETED,
                 "stand_in": stand_in,
             },
-            "data": {
-                f"{'embedded' if stand_in else 'md17'}/{m}": described(dataset) for m, dataset in data.items()
-            },
+            "data": described_md17(data, stand_in),
             "split": "frames that no model was trained on",
             "rows": rows,
             "missing": missing,
@@ -104,13 +102,14 @@ class Cause(Experiment):
         return [*made, left_table(result["missing"], "geomatt reproduce cause --part {} --data DIR")]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
-        caption = (
-            "Models :{}, mean over molecules: relative change of the forces, ‖ΔF‖ / (‖ΔF‖ + ‖F‖), as "
-            "pairs are deleted. Grey: each attention matrix."
-        )
+        settings = result["settings"]
         return [
             Drawing(
-                f"cause-{kind}", caption.format(kind), partial(_figure, rows, result["settings"]["fractions"])
+                f"cause-{kind}",
+                f"Models :{kind}, mean over {len(rows)} molecules, {settings['frames']} unseen frames each: "
+                "relative change of the forces, ‖ΔF‖ / (‖ΔF‖ + ‖F‖), as pairs are deleted. Grey: each "
+                "attention matrix.",
+                partial(_figure, rows, settings["fractions"]),
             )
             for kind, rows in result["rows"].items()
         ]

@@ -7,30 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from geomatt.data import random_split
 from geomatt.model import new_network
 from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, strongest
-from geomatt.reproduce.dna_models import (
-    DATA,
-    FULL,
-    QUICK,
-    RECIPES,
-    SPLITS,
-    control_inputs,
-    dna_config,
-    dna_inputs,
-    plan,
-    scored_frames,
-    segment_split,
-    segments,
-    trained,
-)
-from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import described, load_or_embedded
-from geomatt.reproduce.published import ERRORS, NOT_RUN, errors_of, left_table, pair, tested_on
-from geomatt.reproduce.spreading import do_part, spread
+from geomatt.reproduce.dna_models import DATA, RECIPES, SPLITS, DnaModel, DnaStudy, plan
+from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
+from geomatt.reproduce.published import cell, left_table, tested_on
 from geomatt.reproduce.table import ResultTable
-from geomatt.training import Job
+
+_SHOWN = ("energy_mae", "force_mae", "epochs", "late_gain", "test_frames")  # of a model in the first table
 
 
 class Dna(Experiment):
@@ -43,51 +27,31 @@ class Dna(Experiment):
     parts: ClassVar[tuple[str, ...]] = (*RECIPES, *(f"{recipe}-seeds" for recipe in RECIPES))
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
-        if settings.workers is not None:
-            parts = [(self.name, part) for part in self.parts if settings.wants(part)]
-            spread(settings, progress, "training", do_part, parts)
-        size = QUICK if settings.quick else FULL
-        data, stand_in = load_or_embedded(settings, [DATA], "embedded/dimer")
-        ((name, dataset),) = data.items()
-        about = described(dataset)
-        splits = {
-            "random": random_split(len(dataset), size.train, size.validation, size.test, settings.seed),
-            "segments": segment_split(segments(dataset), size.train, size.validation, size.test),
-        }
-        pieces = Pieces(settings, self.name)
-        work = settings.work("dna-stand-in" if stand_in else "dna")
+        study = DnaStudy(settings, progress)
+        size, models = study.size, plan(study.size.seeds)
+        study.train_all(members for part, members in models.items() if settings.wants(part))
         rows: dict[str, dict[str, Any]] = {}
         seeds: dict[str, list[Any]] = {}
-        missing: dict[str, int] = {}
-        for part, models in plan(size.seeds).items():
-            jobs = {}
-            for model in models:
-                config = dna_config(settings, size, model.recipe, name, model.seed)
-                job = Job(dataset, splits[model.split], config, work / model.folder)
-                jobs[model] = job, dna_inputs(config, about, model.split, size)
-            found = trained(settings, progress, pieces, part, jobs, size)
-            missing[part] = sum(
-                not found[m] or found[m]["epochs"] < j.config.epochs for m, (j, _) in jobs.items()
-            )
-            for model, value in found.items():
-                if value and model.seed:
-                    small = {k: v for k, v in value.items() if k not in ("matrices", "bonds")}
-                    seeds.setdefault(model.recipe, []).append({"seed": model.seed, **small})
-                elif value:
-                    rows.setdefault(model.recipe, {})[model.split] = value
-        configs = {recipe: dna_config(settings, size, recipe, name) for recipe in RECIPES}
-        recipes = {recipe: config.to_dict() for recipe, config in configs.items()}
-        config = configs["paper"]
-        network = new_network(config.model, dict(config.network), tuple(dataset.elements))
+        for model, value in study.results(m for members in models.values() for m in members).items():
+            if model.seed:
+                small = {k: v for k, v in value.items() if k not in ("matrices", "bonds")}
+                seeds.setdefault(model.recipe, []).append({"seed": model.seed, **small})
+            else:
+                rows.setdefault(model.recipe, {})[model.split] = value
+        configs = {recipe: study.config(DnaModel(recipe)) for recipe in RECIPES}
+        network = new_network("geomatt", dict(configs["paper"].network), tuple(study.frames.elements))
         with progress("untrained networks", size.untrained) as advance:
-            asked = control_inputs(config, about, size)
-            scored = scored_frames(dataset, splits["random"], size)
-            control = pieces.get(
-                "controls", asked, lambda: controls(network, scored, dataset, size.untrained, advance)
+            control = study.pieces.get(
+                "controls",
+                study.control_inputs(),
+                lambda: controls(network, study.scored, study.frames, size.untrained, advance),
             )
         return {
-            "settings": {**recipes, "stand_in": stand_in},
-            "data": {name: about},
+            "settings": {
+                **{recipe: config.to_dict() for recipe, config in configs.items()},
+                "stand_in": study.stand_in,
+            },
+            "data": {study.source: study.described[DATA]},
             "split": {
                 "sizes": [size.train, size.validation, size.test],
                 "random": f"seed {settings.seed}",
@@ -95,27 +59,31 @@ class Dna(Experiment):
             },
             "rows": rows,
             "seeds": seeds,
-            "missing": missing,
+            "missing": study.missing(models),
             "controls": control,
-            "pieces": pieces.made,
+            "pieces": study.pieces.made,
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        rows, lines = result["rows"], []
+        lines = []
         for recipe in RECIPES:
             for kind, label in SPLITS.items():
-                value = rows.get(recipe, {}).get(kind)
-                numbers = [NOT_RUN] * 4
-                if value is not None:
-                    numbers = [f"{value[error]:.2f}" for error in ERRORS]
-                    numbers += [str(value["epochs"]), f"{value['late_gain']:.0%}"]
-                lines.append([recipe, label, *numbers])
-        errors = ResultTable(
+                value = result["rows"].get(recipe, {}).get(kind, {})
+                lines.append({"recipe": recipe, "tested": label, **dict.fromkeys(_SHOWN), **value})
+        tested = [{"frames": line["test_frames"]} for line in lines if line["test_frames"]]
+        errors = ResultTable.of(
             "dna-errors",
             "Errors for the C-G dimer",
-            ["recipe", "tested on", "energy MAE", "force MAE", "epochs", "late gain"],
             lines,
-            f"{_stand_in_note(result)}kcal/mol and kcal/mol/Å, {_tested(result)}. Late gain: "
+            {
+                "recipe": "{recipe}",
+                "tested on": "{tested}",
+                "energy MAE": "{energy_mae:.2f}",
+                "force MAE": "{force_mae:.2f}",
+                "epochs": "{epochs:d}",
+                "late gain": "{late_gain:.0%}",
+            },
+            f"{_stand_in_note(result)}kcal/mol and kcal/mol/Å, {tested_on(tested)}. Late gain: "
             "how much the validation error of the forces fell over the last fifth of the epochs; if it is "
             "small, the error has settled.",
             labels=2,
@@ -167,7 +135,7 @@ def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
                 [
                     recipe,
                     str(model["seed"]),
-                    pair(errors_of(model)),
+                    cell([model]),
                     str(model["epochs"]),
                     *(f"{ap:.2f} ({label})" for label, ap in best),
                 ]
@@ -181,11 +149,6 @@ def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
         "which matrix it is.",
         labels=2,
     )
-
-
-def _tested(result: Mapping[str, Any]) -> str:
-    values = [value for row in result["rows"].values() for value in row.values()]
-    return tested_on({"frames": value["test_frames"]} for value in values)
 
 
 def _stand_in_note(result: Mapping[str, Any]) -> str:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis import average_precision, bond_matrix, untrained_networks
+from geomatt.analysis import bond_matrix, untrained_networks
 from geomatt.data import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Network
-from geomatt.reproduce.pair_scores import lowest_frame, pair_strengths
+from geomatt.reproduce.pair_scores import lowest_frame, pair_strengths, precision, symmetric
 
 PAIR = 29  # atoms of a base pair: guanine 0-15, cytosine 16-28; the second pair follows
 GUANINE = 16
@@ -66,10 +66,10 @@ def score(
         "frames": len(frames),
         "chance": {kind: float(true.sum() / pairs.sum()) for kind, (pairs, true) in kinds.items()},
         "precision": {
-            label: {kind: _precision(values, *both) for kind, both in kinds.items()}
+            label: {kind: precision(true[pairs], values[:, pairs]) for kind, (pairs, true) in kinds.items()}
             for label, values in ranked.items()
         },
-        "matrices": {label: encode(_square(values.mean(0))) for label, values in ranked.items()},
+        "matrices": {label: encode(symmetric(values.mean(0), ATOMS)) for label, values in ranked.items()},
         "bonds": np.column_stack(upper)[kinds["covalent"][1]],
     }
 
@@ -87,14 +87,14 @@ def controls(
     i, j = np.triu_indices(ATOMS, 1)
     distance = np.array([np.linalg.norm(f.positions[i] - f.positions[j], axis=-1) for f in frames])
     length = {
-        kind: max([*_precision(-np.abs(distance - d0), *both), float(d0)] for d0 in LENGTHS)
-        for kind, both in kinds.items()
+        kind: max([*precision(true[pairs], -np.abs(distance - d0)[:, pairs]), float(d0)] for d0 in LENGTHS)
+        for kind, (pairs, true) in kinds.items()
     }
     untrained: dict[str, list[float]] = {kind: [] for kind in kinds}
     for each in untrained_networks(network, count):
-        precision = score(each, few, truth_from)["precision"]
+        found = score(each, few, truth_from)["precision"]
         for kind, values in untrained.items():
-            values.append(strongest(precision, kind)[1])
+            values.append(strongest(found, kind)[1])
         advance(1)
     lowest = truth_from[lowest_frame(truth_from)]
     return {
@@ -110,19 +110,6 @@ def _kinds(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """`truths` for the pairs i < j as vectors."""
     upper = np.triu_indices(ATOMS, 1)
     return {kind: (pairs[upper], true[upper]) for kind, (pairs, true) in truths(dataset).items()}
-
-
-def _precision(values: np.ndarray, pairs: np.ndarray, true: np.ndarray) -> list[float]:
-    """Mean and standard deviation over frames of the average precision of (frames, pairs)."""
-    each = [average_precision(true[pairs], frame[pairs]) for frame in values]
-    return [float(np.mean(each)), float(np.std(each))]
-
-
-def _square(values: np.ndarray) -> np.ndarray:
-    """A symmetric matrix from its values above the diagonal."""
-    matrix = np.zeros((ATOMS, ATOMS))
-    matrix[np.triu_indices(ATOMS, 1)] = values
-    return matrix + matrix.T
 
 
 def encode(matrix: np.ndarray) -> dict[str, Any]:

@@ -42,7 +42,8 @@ def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any
     graphs = (
         f"The {LINES} pairs with the largest |α| in the first base pair, of the matrix that finds covalent "
         "bonds best (left) and of the one that finds hydrogen bonds best among all pairs (right). Blue: "
-        "covalent bonds; orange: hydrogen bonds; grey: others; dotted: hydrogen bonds not among them."
+        "covalent bonds; orange: hydrogen bonds; grey: others; dotted: hydrogen bonds not among them. AP: "
+        "average precision, in brackets that of 1 / distance."
     )
     precision = (
         "Average precision of |α| by order and layer, ± standard deviation over frames. Dashed: 1 / "
@@ -96,7 +97,7 @@ def _mark(axis: Any, atoms: int) -> None:
 
 
 def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
-    figure = new_figure(7.2, 2.3 * len(models))
+    figure = new_figure(7.2, 2.45 * len(models))
     axes = figure.subplots(len(models), 2, squeeze=False)
     flat = flat_view(np.array(controls["positions"])[:PAIR])
     bridges = {(min(b), max(b)) for b in HYDROGEN_BONDS}
@@ -114,7 +115,9 @@ def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
             for pair in bridges - set(drawn):
                 axis.plot(*flat[list(pair), :2].T, color=BRIDGE, lw=1.0, ls=":", zorder=0)
             draw_atoms(axis, np.array(controls["numbers"])[:PAIR], flat)
-            axis.set_title(f"{recipe} recipe, {label}   AP {precision:.2f} ({kind} bonds)")
+            near = value["precision"][CONTROL][kind][0]
+            score = f"{kind} bonds: AP {precision:.2f} (1/d {near:.2f})"
+            axis.set_title(f"{recipe} recipe, {label}\n{score}")
     return figure
 
 

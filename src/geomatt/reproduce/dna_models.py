@@ -5,21 +5,21 @@ from __future__ import annotations
 import csv
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from geomatt.data import Dataset, Split
-from geomatt.evaluation import evaluate
+from geomatt.data import Dataset, Split, random_split
 from geomatt.model import load
-from geomatt.reproduce.budget import CHECKPOINT, train_jobs
 from geomatt.reproduce.dna_attention import score
-from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.md17 import UNIT, WEIGHTING
-from geomatt.training import Job, TrainConfig, resolve
+from geomatt.reproduce.frame import ExperimentSettings, ProgressBar, provenance
+from geomatt.reproduce.inputs import described, load_or_embedded
+from geomatt.reproduce.md17 import WEIGHTING
+from geomatt.reproduce.study import CHECKPOINT, UNIT, Study
+from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 DATA = "gfn2/cg-cg"
 RECIPES = ("paper", "fast")
@@ -54,13 +54,11 @@ class DnaModel:
     split: str = "random"
     seed: int = 0
 
-    @property
-    def piece(self) -> str:
-        return f"{self.split}-{self.recipe}" + f"-seed{self.seed}" * bool(self.seed)
+    data = DATA
 
     @property
-    def folder(self) -> str:
-        return f"{self.recipe}-{self.split}" + f"-seed{self.seed}" * bool(self.seed)
+    def name(self) -> str:
+        return f"{self.split}-{self.recipe}" + f"-seed{self.seed}" * bool(self.seed)
 
 
 def plan(seeds: int) -> dict[str, list[DnaModel]]:
@@ -70,31 +68,108 @@ def plan(seeds: int) -> dict[str, list[DnaModel]]:
     return {**first, **again}
 
 
-def trained(
-    settings: ExperimentSettings,
-    progress: ProgressBar,
-    pieces: Pieces,
-    part: str,
-    jobs: Mapping[DnaModel, tuple[Job, Mapping[str, Any]]],
-    size: DnaSize,
-) -> dict[DnaModel, Any]:
-    """The numbers of the models of a part, after training them as far as the deadline allows.
+class DnaStudy(Study[DnaModel]):
+    """Models of the dimer. One whose training was ended by the deadline is measured as it is then."""
 
-    None for a model that has not been trained at all.
-    """
-    found = {model: pieces.find(model.piece, inputs) for model, (_, inputs) in jobs.items()}
-    finished = all(v and v["epochs"] >= jobs[model][0].config.epochs for model, v in found.items())
-    if finished or not settings.wants(part) or settings.out_of_time:
-        return found
-    title = f"dna, {part}, {len(jobs)} models"
-    ended = train_jobs(settings, progress, title, [job for job, _ in jobs.values()]) is not None
-    for model, (job, inputs) in jobs.items():
-        if (job.folder / "model.safetensors").is_file():
-            value, seconds = _measure(settings, progress, job, size, len(jobs))
-            found[model] = pieces.put(model.piece, inputs, value, provenance(settings, seconds))
-        if ended:
-            (job.folder / CHECKPOINT).unlink(missing_ok=True)
-    return found
+    name = "dna"
+
+    def __init__(
+        self, settings: ExperimentSettings, progress: ProgressBar, size: DnaSize | None = None
+    ) -> None:
+        super().__init__(settings, progress)
+        self.size = size or (QUICK if settings.quick else FULL)
+        found, self.stand_in = load_or_embedded(settings, [DATA], "embedded/dimer")
+        ((self.source, self.frames),) = found.items()
+        self.data, self.described = {DATA: self.frames}, {DATA: described(self.frames)}
+        sizes = self.size.train, self.size.validation, self.size.test
+        self.splits = {
+            "random": random_split(len(self.frames), *sizes, settings.seed),
+            "segments": segment_split(segments(self.frames), *sizes),
+        }
+
+    @property
+    def work(self) -> Path:
+        return self.settings.work("dna-stand-in" if self.stand_in else "dna")
+
+    @property
+    def scored(self) -> Dataset:
+        """The random test frames whose attention is scored."""
+        return self._scored(self.splits["random"])
+
+    def _scored(self, split: Split) -> Dataset:
+        rows = np.linspace(0, len(split.test) - 1, self.size.scored).astype(int)
+        return self.frames.select(split.test[rows])
+
+    def split(self, member: DnaModel) -> Split:
+        return self.splits[member.split]
+
+    def config(self, member: DnaModel) -> TrainConfig:
+        given = {
+            "model": "geomatt",
+            "data": self.source,
+            "recipe": member.recipe,
+            "epochs": self.size.epochs[member.recipe],
+            "batch": self.size.batch,
+            "weighting": WEIGHTING[member.recipe],
+            "patience": 0,
+            "seed": self.settings.seed + member.seed,
+            "device": self.settings.device,
+            "report_unit": UNIT,
+            "network": dict(self.size.network),
+        }
+        return resolve(given)
+
+    def beside(self, member: DnaModel) -> dict[str, Any]:
+        sizes = [self.size.train, self.size.validation, self.size.test, self.size.scored]
+        return {"split": member.split, "sizes": sizes}
+
+    def control_inputs(self) -> dict[str, Any]:
+        """Everything the controls depend on."""
+        return {**self.inputs(DnaModel("paper")), "untrained": self.size.untrained}
+
+    def finished(self, member: DnaModel) -> bool:
+        found = self.find(member)
+        return found is not None and found["epochs"] >= self.config(member).epochs
+
+    def groups(self, members: Sequence[DnaModel]) -> list[list[DnaModel]]:
+        programs: dict[tuple[str, bool], list[DnaModel]] = {}
+        for member in members:
+            programs.setdefault((member.recipe, member.seed > 0), []).append(member)
+        return list(programs.values())
+
+    def train_group(self, group: Sequence[DnaModel]) -> None:
+        jobs, results = self.run_group(group)
+        for member, job in zip(group, jobs, strict=True):
+            if (job.folder / "model.safetensors").is_file():
+                started = time.monotonic()
+                value = self.measure(member, job)
+                value["training_seconds"] /= len(group)
+                seconds = value["training_seconds"] + time.monotonic() - started
+                self.pieces.put(member.name, self.inputs(member), value, provenance(self.settings, seconds))
+            if results:
+                (job.folder / CHECKPOINT).unlink(missing_ok=True)
+
+    def measure(self, member: DnaModel, job: Job, result: TrainResult | None = None) -> dict[str, Any]:
+        """Errors and attention of a model as far as it is trained."""
+        model = load(job.folder).members[0]
+        with open(job.folder / "history.csv", encoding="utf-8", newline="") as file:
+            history = list(csv.DictReader(file))
+        curve = [float(row["val_force_mae_eV"] or math.inf) for row in history]
+        errors = self.errors(model, job.dataset, job.split.test)
+        scored = self._scored(job.split)
+        with self.progress(f"attention, {member.name}", len(scored)) as advance:
+            found = score(model.to(self.settings.device).network, scored, job.dataset, advance)
+        return {
+            "energy_mae": errors["energy_mae"],
+            "force_mae": errors["force_mae"],
+            "test_frames": errors["frames"],
+            "epochs": len(history),
+            "best_epoch": model.record["best_epoch"],
+            "late_gain": 1.0 - min(curve) / min(curve[: max(1, int(0.8 * len(curve)))]),
+            "training_seconds": float(history[-1]["seconds"]),
+            "training_hardware": model.record["hardware"],
+            **found,
+        }
 
 
 def segment_split(segments: np.ndarray, train: int, validation: int, test: int) -> Split:
@@ -116,70 +191,3 @@ def segments(dataset: Dataset) -> np.ndarray:
             if "segment" in file.files:
                 return np.asarray(file["segment"], dtype=np.int64)
     return np.arange(len(dataset)) * 7 // len(dataset)
-
-
-def dna_config(
-    settings: ExperimentSettings, size: DnaSize, recipe: str, data: str, seed: int = 0
-) -> TrainConfig:
-    """All settings of a model; `seed` counts from that of the experiment."""
-    given = {
-        "model": "geomatt",
-        "data": data,
-        "recipe": recipe,
-        "epochs": size.epochs[recipe],
-        "batch": size.batch,
-        "weighting": WEIGHTING[recipe],
-        "patience": 0,
-        "seed": settings.seed + seed,
-        "device": settings.device,
-        "report_unit": UNIT,
-        "network": dict(size.network),
-    }
-    return resolve(given)
-
-
-def dna_inputs(config: TrainConfig, about: Mapping[str, Any], split: str, size: DnaSize) -> dict[str, Any]:
-    """Everything the numbers of a model depend on, except how far its training has come."""
-    settings = config.to_dict()
-    settings.pop("device")
-    sizes = [size.train, size.validation, size.test, size.scored]
-    return {"settings": settings, "data": about["fingerprint"], "split": split, "sizes": sizes}
-
-
-def control_inputs(config: TrainConfig, about: Mapping[str, Any], size: DnaSize) -> dict[str, Any]:
-    """Everything the controls depend on; `config` is that of the paper recipe."""
-    return {**dna_inputs(config, about, "random", size), "untrained": size.untrained}
-
-
-def scored_frames(dataset: Dataset, split: Split, size: DnaSize) -> Dataset:
-    """The test frames whose attention is scored."""
-    return dataset.select(split.test[np.linspace(0, len(split.test) - 1, size.scored).astype(int)])
-
-
-def _measure(
-    settings: ExperimentSettings, progress: ProgressBar, job: Job, size: DnaSize, together: int
-) -> tuple[dict[str, Any], float]:
-    """Errors and attention of a model as far as it is trained, and the seconds this took with training."""
-    started = time.monotonic()
-    model = load(job.folder).members[0].to(settings.device)
-    with open(job.folder / "history.csv", encoding="utf-8", newline="") as file:
-        history = list(csv.DictReader(file))
-    curve = [float(row["val_force_mae_eV"] or math.inf) for row in history]
-    seconds = float(history[-1]["seconds"]) / together
-    batch = 128 if settings.device.startswith("cuda") else 16
-    errors = evaluate(model, job.dataset, indices=job.split.test, unit=UNIT, batch_size=batch).to_dict()
-    scored = scored_frames(job.dataset, job.split, size)
-    with progress(f"attention, {job.folder.name}", len(scored)) as advance:
-        found = score(model.network, scored, job.dataset, advance)
-    value = {
-        "energy_mae": errors["overall"]["energy_mae"],
-        "force_mae": errors["overall"]["forces_mae"],
-        "test_frames": errors["structures"],
-        "epochs": len(history),
-        "best_epoch": model.record["best_epoch"],
-        "late_gain": 1.0 - min(curve) / min(curve[: max(1, int(0.8 * len(curve)))]),
-        "training_seconds": seconds,
-        "training_hardware": model.record["hardware"],
-        **found,
-    }
-    return value, seconds + time.monotonic() - started

@@ -12,7 +12,7 @@ import json
 import re
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -50,6 +50,11 @@ class ExperimentSettings:
     def wants(self, part: str) -> bool:
         """True if a part of the experiment is to be run."""
         return not self.parts or part in self.parts
+
+    def chooses(self, own: Collection[str], *sorts: Collection[str]) -> bool:
+        """True unless parts of some sort were given and none of them is among `own`."""
+        asked = set(self.parts)
+        return all(asked.isdisjoint(sort) or asked & set(sort) & set(own) for sort in sorts)
 
     def label(self, name: str) -> str:
         """The experiment's name in files: quick results never replace full ones."""

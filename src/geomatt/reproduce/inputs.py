@@ -120,13 +120,17 @@ def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
 
 
 def md17_model(settings: ExperimentSettings, molecule: str, kind: str = "paper") -> Potential | None:
-    """The model of a molecule from the folder of models, or the one that ships; None if there is none."""
-    if settings.models is not None:
-        suffix = "" if kind == "paper" else f"-{kind}"
-        path = settings.models / "md17" / f"{molecule}{suffix}.safetensors"
-        return load(path).members[0] if path.is_file() else None
+    """The model of a molecule: from the user's folder of models, from an earlier experiment, or as shipped.
+
+    None if the user's folder has none, or none ships.
+    """
+    file = f"{molecule}{'' if kind == 'paper' else f'-{kind}'}.safetensors"
+    path = (settings.models or settings.out / "models") / "md17" / file
+    if path.is_file():
+        return load(path).members[0]
     try:
-        return load(f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")).members[0]
+        shipped = f"md17/{molecule}{'' if kind == 'paper' else f':{kind}'}"
+        return None if settings.models else load(shipped).members[0]
     except GeomAttError:
         return None
 
@@ -182,3 +186,9 @@ def described(dataset: Dataset) -> dict[str, Any]:
         "fingerprint": dataset.fingerprint(),
         **file,
     }
+
+
+def described_md17(data: Mapping[str, Dataset], stand_in: bool) -> dict[str, Any]:
+    """What a result records about the data of `load_md17`."""
+    collection = "embedded" if stand_in else "md17"
+    return {f"{collection}/{molecule}": described(dataset) for molecule, dataset in data.items()}

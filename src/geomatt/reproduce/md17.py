@@ -1,33 +1,22 @@
-"""Models for the MD17 molecules, trained side by side: the basis of tables 1, 2 and 3.
-
-A `Member` is one model: a molecule, a fold, orders of the streams, a recipe. The tables ask for members;
-those that are missing are trained in groups of similar size, each group as one program. Every member has its
-own checkpoint and, when it is finished, its own piece, so an interrupted run continues in any grouping, and
-the tables share the members they have in common.
-"""
+"""Models for the MD17 molecules: tables 1, 2 and 3, which share the members they have in common."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
 from geomatt.data import Split, fold_splits
-from geomatt.evaluation import evaluate
-from geomatt.model import Normalisation, Potential, load, new_network, save
-from geomatt.progress import silent
-from geomatt.reproduce.budget import CHECKPOINT, train_jobs
-from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
+from geomatt.errors import GeomAttError
+from geomatt.model import Normalisation, Potential, load, new_network
+from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import LISTED, MD17, described, load_md17
-from geomatt.reproduce.spreading import spread
+from geomatt.reproduce.study import UNIT, Study
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
-UNIT = "kcal/mol"
-KINDS = {"energy": "energy", "force": "forces"}  # names in our results, and in an evaluation
-LICENCE = "CC0 (MD17 labels as carried by the rMD17 files)"
 FOLDS = 5
 PAPER_ORDERS = (2, 3, 4)
 # The loss of each recipe. The published errors match those of the authors' released code: with the formula
@@ -83,6 +72,10 @@ class Member:
     draw: int = 0  # of the frames to train and validate on
 
     @property
+    def data(self) -> str:
+        return self.molecule
+
+    @property
     def name(self) -> str:
         again = f"-seed{self.seed}" * bool(self.seed) + f"-draw{self.draw}" * bool(self.draw)
         if self.base is not None:
@@ -120,15 +113,16 @@ class Member:
         return self.orders, self.recipe, self.weighting, bool(self.base), alone
 
 
-class Md17Study:
-    """The data, and the members trained on them."""
+class Md17Study(Study[Member]):
+    """The data of the eight molecules, by their names, and the members trained on them."""
+
+    name = "md17"
 
     def __init__(
         self, settings: ExperimentSettings, progress: ProgressBar, size: Md17Size | None = None
     ) -> None:
-        self.settings, self.progress = settings, progress
+        super().__init__(settings, progress)
         self.size = size or (QUICK if settings.quick else FULL)
-        self.pieces = Pieces(settings, "md17")
         self.data, self.stand_in = load_md17(settings)
         self.described = {molecule: described(dataset) for molecule, dataset in self.data.items()}
 
@@ -137,7 +131,6 @@ class Md17Study:
         return list(self.data)
 
     def config(self, member: Member) -> TrainConfig:
-        """All settings of a member."""
         given: dict[str, Any] = {
             "data": f"{'embedded' if self.stand_in else 'md17'}/{member.molecule}",
             "folds": FOLDS,
@@ -150,12 +143,13 @@ class Md17Study:
         if member.is_schnet:
             epochs = self.size.epochs.get(member.recipe) or SCHNET_EPOCHS[member.molecule]
             return TrainConfig(**given, epochs=epochs, **SCHNET)
+        base = member.base if member.base in (None, UNTRAINED) else f"md17/{member.base}"
         given |= {
             "model": "geomatt",
             "recipe": member.recipe,
             "epochs": self.size.epochs["transfer" if member.base else member.recipe],
             "weighting": member.weighting or WEIGHTING[member.recipe],
-            "base": None if member.base is None else _base_name(member.base),
+            "base": base,
             "network": {"orders": member.orders, **self.size.network},
         }
         return resolve(given)
@@ -168,14 +162,9 @@ class Md17Study:
         rows = np.linspace(0, len(split.test) - 1, self.size.test).astype(int)
         return replace(split, test=split.test[rows])
 
-    def inputs(self, member: Member) -> dict[str, Any]:
-        """Everything the numbers of a member depend on."""
-        settings = self.config(member).to_dict()
-        settings.pop("device")
+    def beside(self, member: Member) -> dict[str, Any]:
         base = self.inputs(Member(member.base)) if member.base not in (None, UNTRAINED) else member.base
-        fingerprint = self.described[member.molecule]["fingerprint"]
-        size = {"points": self.size.points, "test": self.size.test}
-        return {"settings": settings, "data": fingerprint, "base": base, **size}
+        return {"base": base, "points": self.size.points, "test": self.size.test}
 
     def about(self) -> dict[str, Any]:
         """What a result records about settings, data and split."""
@@ -193,28 +182,16 @@ class Md17Study:
             "pieces": self.pieces.made,
         }
 
-    def chosen(self, part: str, members: Sequence[Member]) -> list[Member]:
-        """Those members of a part that were asked for: `parts` names parts of the work and molecules."""
-        asked = set(self.settings.parts)
-        molecules, kinds = asked & set(MD17), asked - set(MD17)
-        if kinds and part not in kinds:
-            return []
-        return [member for member in members if not molecules or member.molecule in molecules]
-
-    def results(self, members: Iterable[Member]) -> dict[Member, dict[str, Any]]:
-        """The numbers of those members that are finished."""
-        found = {member: self.pieces.find(member.name, self.inputs(member)) for member in members}
-        return {member: value for member, value in found.items() if value is not None}
-
-    def model_path(self, member: Member) -> Path | None:
-        """Where the model of a member is kept, if it is."""
-        folder = self.settings.work("md17") if self.settings.quick else self.settings.out
-        return None if member.model_file is None else folder / "models" / member.model_file
+    def train_plan(self, plan: Mapping[str, Sequence[Member]]) -> None:
+        """Train what was asked for: `parts` names parts of the plan and molecules."""
+        chooses, parts = self.settings.chooses, set(self.settings.parts) - set(MD17)
+        self.train_all(
+            [m for m in members if chooses({part, m.molecule}, parts, MD17)] for part, members in plan.items()
+        )
 
     def model(self, molecule: str) -> Potential:
         """The model of a molecule, fold 0, paper recipe: from this study, or the one that ships."""
-        path = self.model_path(Member(molecule))
-        assert path is not None
+        path = self.model_path(Member(molecule).model_file or "")
         return load(path if path.is_file() or self.settings.quick else f"md17/{molecule}").members[0]
 
     def ships(self, molecule: str) -> bool:
@@ -225,18 +202,26 @@ class Md17Study:
     def scratch(self, molecule: str) -> dict[str, Any] | None:
         """Errors of the model of a molecule, fold 0, paper recipe: trained here, or the one that ships."""
         member = Member(molecule)
-        found: dict[str, Any] | None = self.results([member]).get(member)
+        found = self.find(member)
         if found is None and self.ships(molecule):
-            inputs = {**self.inputs(member), "model": "shipped"}
             found = self.pieces.get(
                 f"shipped-{molecule}",
-                inputs,
-                lambda: self.errors(self.model(molecule), molecule, self.split(member)),
+                {**self.inputs(member), "model": "shipped"},
+                lambda: self.tested(self.model(molecule), member),
             )
         return found
 
-    def _base(self, member: Member) -> Potential | None:
-        """The model whose features a member keeps."""
+    def can_train(self, member: Member) -> bool:
+        """False without the base of a transfer, or without SchNet, which is an error if it was asked for."""
+        if member.is_schnet and find_spec("torch_geometric") is None:
+            if self.settings.parts:
+                raise GeomAttError(
+                    "SchNet needs PyTorch Geometric. Install it with: pip install 'geomatt[bench]'"
+                )
+            return False
+        return member.base in (None, UNTRAINED) or self.scratch(member.base) is not None
+
+    def base(self, member: Member) -> Potential | None:
         if member.base == UNTRAINED:
             config = self.config(member)
             elements = tuple(self.data[member.molecule].elements)
@@ -244,32 +229,7 @@ class Md17Study:
             return Potential(network, Normalisation())
         return None if member.base is None else self.model(member.base)
 
-    def train_all(self, parts: Iterable[Sequence[Member]]) -> None:
-        """Train the members of several parts, the first parts first; with workers all of them at once."""
-        every = list(parts)
-        if self.settings.workers is not None:
-            every = [[member for part in every for member in part]]
-        for part in every:
-            self.train(part)
-
-    def train(self, members: Sequence[Member]) -> None:
-        """Train those members that are missing, until the deadline."""
-        done = self.results(members)
-        missing = [member for member in members if member not in done]
-        if self.settings.workers is not None:
-            spread(self.settings, self.progress, "training", train_in_worker, self._tasks(missing))
-            return
-        for group in self._groups(missing):
-            if self.settings.out_of_time:
-                return
-            self._train_group(group)
-
-    def _tasks(self, members: Sequence[Member]) -> list[list[Member]]:
-        """What workers do one by one: a model on a CPU; on a GPU models that are trained side by side."""
-        return self._groups(members) if self.settings.device != "cpu" else [[member] for member in members]
-
-    def _groups(self, members: Sequence[Member]) -> list[list[Member]]:
-        """Members that are trained as one program."""
+    def groups(self, members: Sequence[Member]) -> list[list[Member]]:
         programs: dict[tuple[Any, ...], list[Member]] = {}
         for member in members:
             programs.setdefault(member.program, []).append(member)
@@ -279,63 +239,15 @@ class Md17Study:
             found += [[alike[i] for i in group] for group in groups(atoms, self.size.overhead)]
         return found
 
-    def _train_group(self, group: list[Member]) -> None:
-        bases = [self._base(m) for m in group]
-        work = self.settings.work("md17")
-        jobs = [
-            Job(self.data[m.molecule], self.split(m), self.config(m), work / m.name, base)
-            for m, base in zip(group, bases, strict=True)
-        ]
-        title = f"{group[0].name}, {len(group)} models" if len(group) > 1 else group[0].name
-        results = train_jobs(self.settings, self.progress, title, jobs) or []
-        for member, job, result in zip(group, jobs, results, strict=False):
-            self._finish(member, job, result, len(group))
+    def tested(self, potential: Potential, member: Member) -> dict[str, Any]:
+        """Errors of a model on the test frames of a member."""
+        return self.errors(potential, self.data[member.molecule], self.split(member).test)
 
-    def _finish(self, member: Member, job: Job, result: TrainResult, together: int) -> None:
-        """Test a trained model; write its numbers into its file and its piece."""
-        potential = result.potential
-        value = {
-            **self.errors(potential, member.molecule, job.split),
-            "validation": result.best_errors,
-            "epochs": result.epochs,
-            "best_epoch": result.best_epoch,
-            "finished": result.finished,
-            "seconds": result.seconds,
-            "together": together,
-            "parameters": sum(p.numel() for p in potential.network.parameters()),
-        }
-        path = self.model_path(member)
-        if path is not None:
-            test = {k: value[k] for k in ("energy_mae", "force_mae", "frames")}
-            potential.record |= {
-                "test": {**test, "unit": UNIT},
-                "licence": LICENCE,
-                "made_by": member.command,
-            }
-            save(potential, path)
-        # The time of training, shared by the members of the group.
-        made = provenance(self.settings, result.seconds / together)
-        self.pieces.put(member.name, self.inputs(member), value, made)
-        (job.folder / CHECKPOINT).unlink(missing_ok=True)
-
-    def errors(self, potential: Potential, molecule: str, split: Split) -> dict[str, Any]:
-        """Errors on the test frames, kcal/mol and kcal/mol/Å."""
-        batch = 256 if self.settings.device.startswith("cuda") else 32
-        potential.to(self.settings.device)
-        found = evaluate(potential, self.data[molecule], indices=split.test, unit=UNIT, batch_size=batch)
-        potential.to("cpu")
-        overall = found.to_dict()["overall"]
-        errors = {f"{n}_{e}": overall[f"{o}_{e}"] for n, o in KINDS.items() for e in ("mae", "rmse")}
-        return {**errors, "frames": len(found.data), "left_out": found.trained}
-
-
-def train_in_worker(settings: ExperimentSettings, members: Sequence[Member]) -> None:
-    """Train members of the study; their numbers are pieces in the folder of the settings."""
-    Md17Study(settings, silent).train(members)
-
-
-def _base_name(base: str) -> str:
-    return base if base == UNTRAINED else f"md17/{base}"
+    def measure(self, member: Member, job: Job, result: TrainResult) -> dict[str, Any]:
+        value = self.tested(result.potential, member)
+        if member.model_file is not None:
+            self.keep_model(member.model_file, result.potential, value, member.command)
+        return value
 
 
 def groups(atoms: Sequence[int], overhead: float) -> list[list[int]]:

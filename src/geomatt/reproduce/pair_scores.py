@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,6 @@ from geomatt.model import AttentionRecord, Network
 
 CHUNK = 50  # frames in a batch
 BINS = np.arange(0.5, 20.01, 0.02)  # Å, for the variance that distance explains
-CURVE = np.arange(0.0, 6.001, 0.05)  # Å, where α of order 2 is drawn as a function of distance
 
 
 @dataclass(frozen=True)
@@ -53,16 +52,28 @@ def pair_strengths(
     return PairStrengths(records, np.array(strength), np.array(distance))
 
 
+def precision(truth: np.ndarray, strength: np.ndarray) -> tuple[float, float]:
+    """Mean and standard deviation over frames of the average precision of (frames, pairs)."""
+    each = [average_precision(truth, s) for s in strength]
+    return float(np.mean(each)), float(np.std(each))
+
+
 def ranking(truth: np.ndarray, strength: np.ndarray) -> dict[str, float]:
     """Mean and standard deviation over frames of how well (frames, pairs) ranks the true pairs first."""
-    precision = [average_precision(truth, s) for s in strength]
-    area = [auroc(truth, s) for s in strength]
+    ap, area = precision(truth, strength), [auroc(truth, s) for s in strength]
     return {
-        "ap": float(np.mean(precision)),
-        "ap_spread": float(np.std(precision)),
+        "ap": ap[0],
+        "ap_spread": ap[1],
         "auroc": float(np.mean(area)),
         "auroc_spread": float(np.std(area)),
     }
+
+
+def symmetric(values: np.ndarray, size: int) -> np.ndarray:
+    """A symmetric matrix from its values for the pairs i < j."""
+    matrix = np.zeros((size, size))
+    matrix[np.triu_indices(size, 1)] = values
+    return matrix + matrix.T
 
 
 def best_and_union(truth: np.ndarray, found: PairStrengths) -> dict[str, dict[str, float]]:
@@ -71,18 +82,13 @@ def best_and_union(truth: np.ndarray, found: PairStrengths) -> dict[str, dict[st
     The union ranks a pair by its largest |α| in any layer, each divided by the largest |α| of its layer.
     """
     scaled = found.strength / found.strength.max(-1, keepdims=True)
-    each = [_precision(truth, s) for s in scaled.swapaxes(0, 1)]
+    each = [precision(truth, s)[0] for s in scaled.swapaxes(0, 1)]
     orders = [record.order for record in found.records]
     groups = {f"k={k}": [r for r, order in enumerate(orders) if order == k] for k in sorted(set(orders))}
     return {
-        name: {"best": max(each[r] for r in rows), "union": _precision(truth, scaled[:, rows].max(1))}
+        name: {"best": max(each[r] for r in rows), "union": precision(truth, scaled[:, rows].max(1))[0]}
         for name, rows in {**groups, "all orders": list(range(len(orders)))}.items()
     }
-
-
-def _precision(truth: np.ndarray, strength: np.ndarray) -> float:
-    """Mean average precision over frames."""
-    return float(np.mean([average_precision(truth, s) for s in strength]))
 
 
 def explained_by_distance(strength: np.ndarray, distance: np.ndarray) -> float:
@@ -101,12 +107,11 @@ def explained_by_distance(strength: np.ndarray, distance: np.ndarray) -> float:
     return float(max(0.0, 1.0 - rest / variance)) if variance > 0 else 1.0
 
 
-def alpha_curves(network: Network) -> Mapping[str, Any]:
-    """α of order 2 of every layer as a function of the distance between two atoms."""
-    positions = torch.zeros(len(CURVE), 2, 3, dtype=network.dtype, device=network.device)
-    positions[:, 1, 0] = torch.from_numpy(CURVE)
-    numbers = network.elements[:1].expand(len(CURVE), 2)  # the same for all elements
+def alpha_of_distance(network: Network, d: np.ndarray) -> np.ndarray:
+    """α of order 2 of every layer (layers, n) for two atoms at the distances d (n,)."""
+    positions = torch.zeros(len(d), 2, 3, dtype=network.dtype, device=network.device)
+    positions[:, 1, 0] = torch.from_numpy(d)
+    numbers = network.elements[:1].expand(len(d), 2)  # the same for all elements
     with torch.no_grad():
         records = network.attention(Batch(numbers, positions))
-    alpha = [np.round(r.matrix[:, 0, 1].cpu().numpy(), 5) for r in records if r.order == 2]
-    return {"distance": CURVE.round(3), "alpha": alpha}
+    return np.array([r.matrix[:, 0, 1].cpu().numpy() for r in records if r.order == 2])

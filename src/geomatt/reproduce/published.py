@@ -1,4 +1,8 @@
-"""Numbers of the paper (Frank & Chmiela 2021): energy and force MAE, kcal/mol and kcal/mol/Å."""
+"""Errors of trained models in tables, and the numbers of the paper (Frank & Chmiela 2021).
+
+Everywhere a model is a mapping with `energy_mae` and `force_mae`. Published numbers are models with `digits`:
+so many were printed.
+"""
 
 from __future__ import annotations
 
@@ -7,100 +11,166 @@ from statistics import mean, pstdev
 from typing import Any
 
 from geomatt.reproduce.inputs import MD17
+from geomatt.reproduce.table import NOT_RUN as NOT_RUN
 from geomatt.reproduce.table import ResultTable
 
 ErrorPair = tuple[float, float]  # energy, forces
+Models = Sequence[Mapping[str, Any]]
+ERRORS = ("energy_mae", "force_mae")
+WORDS = ("energies", "forces")
 
 
-def _row(*values: ErrorPair) -> dict[str, ErrorPair]:
-    return dict(zip(MD17, values, strict=True))
+def published(energy: float | None, forces: float | None, digits: int = 2) -> Models:
+    """One model of the literature; None if an error is not stated."""
+    return [{"energy_mae": energy, "force_mae": forces, "digits": digits}]
 
 
-# aspirin, benzene, ethanol, malonaldehyde, naphthalene, salicylic acid, toluene, uracil
-GEOMATT: dict[str, dict[str, ErrorPair]] = {
+def _row(*pairs: ErrorPair) -> dict[str, Models]:
+    return {molecule: published(*pair) for molecule, pair in zip(MD17, pairs, strict=True)}
+
+
+# aspirin, benzene, ethanol, malonaldehyde, naphthalene, salicylic acid, toluene, uracil, kcal/mol and
+# kcal/mol/Å; the means as printed: those of 2,3,3 are not the means of its rounded cells.
+GEOMATT: dict[str, dict[str, Models]] = {
     "2,3,4": _row(
         (0.89, 2.03), (0.18, 0.41), (0.25, 0.98), (0.32, 1.31),
         (0.32, 0.81), (0.35, 1.17), (0.24, 0.80), (0.27, 0.99),
-    ),
+    ) | {"mean": published(0.35, 1.06)},
     "2,3,3": _row(
         (1.04, 2.30), (0.14, 0.46), (0.39, 1.05), (0.55, 1.55),
         (0.36, 0.89), (0.42, 1.33), (0.25, 0.91), (0.28, 1.17),
-    ),
+    ) | {"mean": published(0.42, 1.20)},
     "2,2,2": _row(
         (1.10, 2.19), (0.16, 0.60), (0.37, 1.06), (0.42, 1.43),
         (0.46, 1.24), (0.48, 1.42), (0.34, 1.05), (0.46, 1.41),
-    ),
+    ) | {"mean": published(0.47, 1.30)},
 }  # fmt: skip
 SCHNET = _row(
     (0.37, 1.35), (0.08, 0.31), (0.08, 0.39), (0.13, 0.66),
     (0.16, 0.58), (0.20, 0.85), (0.12, 0.57), (0.14, 0.56),
 )  # fmt: skip
-# Means over the molecules as the paper prints them; those of 2,3,3 are not the means of its rounded cells.
-MEANS: dict[str, ErrorPair] = {"2,3,4": (0.35, 1.06), "2,3,3": (0.42, 1.20), "2,2,2": (0.47, 1.30)}
-TRANSFER: dict[tuple[str, str], ErrorPair] = {
-    ("aspirin", "benzene"): (0.38, 1.45),
-    ("aspirin", "toluene"): (0.80, 2.36),
-    ("benzene", "naphthalene"): (1.16, 3.97),
-    ("toluene", "benzene"): (0.21, 0.83),
+TRANSFER = {
+    ("aspirin", "benzene"): published(0.38, 1.45),
+    ("aspirin", "toluene"): published(0.80, 2.36),
+    ("benzene", "naphthalene"): published(1.16, 3.97),
+    ("toluene", "benzene"): published(0.21, 0.83),
 }
 
-ERRORS = ("energy_mae", "force_mae")
-NOT_RUN = "–"
+
+def _columns(
+    energy: Sequence[float | None], forces: Sequence[float | None], digits: int = 3
+) -> dict[str, Models]:
+    return {m: published(e, f, digits) for m, e, f in zip(MD17, energy, forces, strict=True)}
 
 
-def pair(values: Sequence[float] | None) -> str:
-    """Energy and force error in one cell."""
-    return NOT_RUN if values is None else f"{values[0]:.2f} / {values[1]:.2f}"
+_NOT_STATED = (None,) * len(MD17)
+# Other networks, trained on 1000 frames.
+PEERS: dict[str, dict[str, dict[str, Models]]] = {
+    "md17": {  # kcal/mol, kcal/mol/Å
+        "SchNet": SCHNET,
+        "DimeNet": _columns(
+            (0.204, 0.078, 0.064, 0.104, 0.122, 0.134, 0.102, 0.115),
+            (0.499, 0.187, 0.230, 0.383, 0.215, 0.374, 0.216, 0.301),
+        ),
+        "PaiNN": _columns(
+            (0.167, None, 0.064, 0.091, 0.116, 0.116, 0.095, 0.106),
+            (0.338, None, 0.224, 0.319, 0.077, 0.195, 0.094, 0.139),
+        ),
+        "NequIP l=3": _columns(
+            (0.131, None, 0.051, 0.076, 0.113, 0.106, 0.092, 0.104),
+            (0.189, None, 0.071, 0.129, 0.039, 0.090, 0.046, 0.076),
+        ),
+    },
+    "rmd17": {  # meV, meV/Å
+        "ACE": _columns(_NOT_STATED, (17.9, 0.5, 7.3, 11.1, 5.1, 9.3, 6.5, 6.6), 1),
+        "FCHL": _columns(_NOT_STATED, (20.9, 2.6, 6.2, 10.3, 6.5, 9.5, 8.8, 4.2), 1),
+        "NequIP": _columns(_NOT_STATED, (8.2, 0.3, 2.8, 5.1, 1.3, 4.0, 1.6, 3.1), 1),
+        "MACE": _columns(_NOT_STATED, (6.6, 0.3, 2.1, 4.1, 1.6, 3.1, 1.5, 2.1), 1),
+    },
+}
 
 
-def spread(folds: Sequence[Mapping[str, Any]] | None, error: str) -> str:
-    """The mean of an error over folds, with the (population) standard deviation."""
-    if not folds:
+def cell(models: Models | None, error: str | None = None, digits: int = 2) -> str:
+    """The mean error ± the population standard deviation, if there are several models; else both errors."""
+    if not models:
         return NOT_RUN
-    values = [float(fold[error]) for fold in folds]
-    return f"{mean(values):.2f}" + (f" ± {pstdev(values):.2f}" if len(values) > 1 else "")
+    if error is None:
+        return " / ".join(cell(models, each, digits) for each in ERRORS)
+    values, digits = [model[error] for model in models], models[0].get("digits", digits)
+    if None in values:
+        return NOT_RUN
+    return f"{mean(values):.{digits}f}" + (f" ± {pstdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
-def spread_pair(values: Sequence[Mapping[str, Any]] | None) -> str:
-    """Mean energy and force error over several models in one cell, with standard deviations."""
-    return NOT_RUN if not values else " / ".join(spread(values, error) for error in ERRORS)
+def means(models: Models | None) -> ErrorPair | None:
+    """Mean errors over models."""
+    if not models:
+        return None
+    energy, forces = (mean(float(model[error]) for model in models) for error in ERRORS)
+    return energy, forces
 
 
-def means(folds: Sequence[Mapping[str, Any]] | None) -> ErrorPair | None:
-    """Mean errors over folds."""
-    return column_mean([errors_of(fold) for fold in folds or ()])
+def over_rows(column: Mapping[str, Models], rows: Iterable[str]) -> Models:
+    """The mean over molecules of a column as one model; none if a molecule is missing."""
+    found = [means(column.get(row)) for row in rows]
+    there = [pair for pair in found if pair is not None]
+    if len(there) < len(found) or not there:
+        return []
+    return [dict(zip(ERRORS, map(mean, zip(*there, strict=True)), strict=True))]
 
 
-def tested_on(values: Iterable[Mapping[str, Any]]) -> str:
+def error_table(
+    name: str,
+    headline: str,
+    columns: Mapping[str, Mapping[str, Models]],
+    rows: Sequence[str],
+    note: str,
+    *,
+    error: str | None = None,
+    digits: int = 2,
+    with_mean: bool = True,
+    first: str = "molecule",
+) -> ResultTable:
+    """Molecules down; each column maps molecules to models. The last row, in bold, is their mean.
+
+    Cells hold one error, or both; a column may bring its own mean.
+    """
+    lines = [[title(row), *(cell(c.get(row), error, digits) for c in columns.values())] for row in rows]
+    if with_mean:
+        last = [c.get("mean") or over_rows(c, rows) for c in columns.values()]
+        lines.append(["mean", *(cell(models, error, digits) for models in last)])
+    strong = frozenset({len(rows)} if with_mean else ())
+    return ResultTable(name, headline, [first, *columns], lines, note, strong=strong)
+
+
+def tested_on(models: Iterable[Mapping[str, Any]]) -> str:
     """On how many frames results were tested, in words."""
-    counts = "–".join(map(str, sorted({value["frames"] for value in values}))) or "no"
+    counts = "–".join(map(str, sorted({model["frames"] for model in models}))) or "no"
     return f"on {counts} frames that were not trained or validated on"
 
 
-def errors_of(value: Mapping[str, Any] | None) -> ErrorPair | None:
-    """Energy and force error of one result."""
-    return None if value is None else (value[ERRORS[0]], value[ERRORS[1]])
+def no_worse(pairs: Iterable[tuple[Models, Models]], *errors: str) -> tuple[int, int]:
+    """How many mean errors of ours are no worse than published ones in their digits, and of how many.
 
-
-def column_mean(pairs: Iterable[ErrorPair | None]) -> ErrorPair | None:
-    """Mean errors over molecules; None if one is missing."""
-    found = list(pairs)
-    there = [p for p in found if p is not None]
-    if not there or len(there) < len(found):
-        return None
-    return mean(p[0] for p in there), mean(p[1] for p in there)
-
-
-def no_worse(ours: Sequence[float], published: Sequence[float]) -> int:
-    """How many errors are no worse than the published ones, in the digits of those."""
-    return sum(round(a, 2) <= b for a, b in zip(ours, published, strict=True))
+    `pairs`: our models and the published one.
+    """
+    good = [
+        round(mean(model[error] for model in ours), theirs["digits"]) <= theirs[error]
+        for ours, (theirs,) in pairs
+        for error in errors or ERRORS
+        if theirs[error] is not None
+    ]
+    return sum(good), len(good)
 
 
 def left_table(missing: Mapping[str, int], command: str) -> ResultTable:
-    """The parts that are not run yet and the command for each; kept in the docs when nothing is left."""
-    lines = [[part, str(count), command.format(part)] for part, count in missing.items() if count]
-    rows = lines or [["nothing", "0", "all has been run"]]
-    return ResultTable("left", "Left to run", ["part", "models", "command"], rows)
+    """What is not run yet, and the command for it; `missing` counts models by parts, separated by spaces.
+
+    Kept in the docs when nothing is left.
+    """
+    rows = [[p, str(n), command.format(p.replace(" ", " --part "))] for p, n in missing.items() if n]
+    nothing = [["nothing", "0", "all has been run"]]
+    return ResultTable("left", "Left to run", ["part", "models", "command"], rows or nothing)
 
 
 def title(molecule: str) -> str:

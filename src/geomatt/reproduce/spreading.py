@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import Any
 
 from geomatt.data.make.workers import Job
-from geomatt.progress import silent
 from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
 
 Work = Callable[[ExperimentSettings, Any], None]
@@ -49,11 +48,3 @@ def spread(
 def do_item(work: Work, settings: ExperimentSettings, item: Any, seconds: float | None) -> None:
     """Do one item, for so many seconds at most; runs in a worker."""
     work(replace(settings, deadline=None if seconds is None else time.monotonic() + seconds), item)
-
-
-def do_part(settings: ExperimentSettings, item: tuple[str, str]) -> None:
-    """Compute the pieces of one part of an experiment; runs in a worker."""
-    from geomatt.reproduce import get
-
-    name, part = item
-    get(name).run(replace(settings, parts=(part,)), silent)

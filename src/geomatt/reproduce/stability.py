@@ -17,7 +17,7 @@ import torch
 from geomatt.data import Dataset
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import STAND_IN, described, load_md17, md17_model, unseen_frames
+from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.simulation import (
@@ -58,7 +58,7 @@ class Stability(Experiment):
             for walls in WALLS:
                 for ensemble, ps in length.items():
                     name = f"{kind}-{walls}-{ensemble}"
-                    wanted = all(_wants(settings, p) for p in (kind, walls, ensemble))
+                    wanted = settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
                     inputs = {
                         "models": {m: fingerprint(model) for m, model in models.items()},
                         "data": {m: data[m].fingerprint() for m in models},
@@ -82,7 +82,7 @@ class Stability(Experiment):
                         rows[name] = found
         return {
             "settings": {"ps": length, "seeds": SEEDS, "nvt": _config("nvt").to_dict(), "stand_in": stand_in},
-            "data": {f"md17/{m}": described(dataset) for m, dataset in data.items()},
+            "data": described_md17(data, stand_in),
             "split": "starts: frames that no model was trained on",
             "rows": rows,
             "reached_ps": reached,
@@ -97,7 +97,10 @@ class Stability(Experiment):
                 for kind in KINDS
                 if any(n.rsplit("-", 2)[0] == kind for n in result["rows"])
             ),
-            left_table(result["missing"], "geomatt reproduce stability --device cuda --data DIR"),
+            left_table(
+                {" ".join(name.rsplit("-", 2)): count for name, count in result["missing"].items()},
+                "geomatt reproduce stability --part {} --device cuda --data DIR",
+            ),
         ]
 
     def summary(self, result: Mapping[str, Any]) -> str:
@@ -112,14 +115,6 @@ class Stability(Experiment):
                     f"{kind}, {what}: {intact} of {len(replicas)} runs stayed intact for {ps:g} ps."
                 )
         return " ".join(sentences) or "Not run yet."
-
-
-def _wants(settings: ExperimentSettings, part: str) -> bool:
-    """True unless parts of the same sort were given and this one is not among them."""
-    for group in (KINDS, tuple(WALLS), tuple(PICOSECONDS)):
-        if part in group and set(settings.parts) & set(group):
-            return part in settings.parts
-    return True
 
 
 def _config(ensemble: str) -> DynamicsConfig:
@@ -196,7 +191,7 @@ def _finite(value: Any) -> Any:
 
 
 def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
-    molecules = [name.removeprefix("md17/") for name in result["data"]]
+    molecules = [name.rpartition("/")[2] for name in result["data"]]
     lines = []
     for molecule in molecules:
         line = [title(molecule)]

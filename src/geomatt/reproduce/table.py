@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich import box
 from rich.table import Table
 
 MANY = 7  # columns; a terminal has no room for lines between more of them, nor for spreads
+NOT_RUN = "–"
 
 
 @dataclass(frozen=True)
@@ -22,6 +24,23 @@ class ResultTable:
     note: str = ""  # below the table: units, what is measured
     labels: int = 1
     strong: frozenset[int] = field(default_factory=frozenset)  # rows in bold
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        title: str,
+        rows: Iterable[Mapping[str, Any]],
+        columns: Mapping[str, str],
+        note: str = "",
+        **options: Any,
+    ) -> ResultTable:
+        """A line for each row; columns map their names to format strings of the row's entries.
+
+        A number that is None is a dash.
+        """
+        lines = [[_formatted(form, row) for form in columns.values()] for row in rows]
+        return cls(name, title, list(columns), lines, note, **options)
 
     def rich(self) -> Table:
         """For the terminal."""
@@ -53,3 +72,10 @@ class ResultTable:
         rows = [list(self.columns), line, *body]
         text = "\n".join("| " + " | ".join(c.replace("|", "\\|") for c in row) + " |" for row in rows)
         return f"{text}\n\n{self.note}" if self.note else text
+
+
+def _formatted(form: str, row: Mapping[str, Any]) -> str:
+    try:
+        return form.format(**row)
+    except TypeError:  # None has no format
+        return NOT_RUN

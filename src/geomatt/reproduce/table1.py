@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Mapping
 from statistics import mean
 from typing import Any, ClassVar
 
-from geomatt.errors import GeomAttError
+import numpy as np
+
+from geomatt.data import Dataset
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
-from geomatt.reproduce.md17 import SCHNET_EPOCHS, UNIT, Md17Study, Member
+from geomatt.reproduce.md17 import SCHNET_EPOCHS, Md17Study, Member
 from geomatt.reproduce.published import (
     ERRORS,
     GEOMATT,
-    NOT_RUN,
     SCHNET,
-    column_mean,
-    errors_of,
+    WORDS,
+    Models,
+    cell,
+    error_table,
     left_table,
     means,
     no_worse,
-    pair,
-    spread,
     tested_on,
     title,
-)  # fmt: skip
-from geomatt.reproduce.ranges import data_ranges, ranges_table
-from geomatt.reproduce.table import ResultTable
+)
+from geomatt.reproduce.study import UNIT
+from geomatt.reproduce.table import NOT_RUN, ResultTable
+from geomatt.units import from_ev
 
 REPEATED = ("ethanol", "aspirin")  # trained on several draws of frames, and SchNet with several seeds
 PUBLISHED = GEOMATT["2,3,4"]
+RECIPES = ("paper", "fast")
+CHUNK = 1000  # frames whose distances are computed at once
 
 
 class Table1(Experiment):
@@ -47,16 +50,12 @@ class Table1(Experiment):
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         study = Md17Study(settings, progress)
         plan = _plan(study)
-        wanted = [study.chosen(part, members) for part, members in plan.items()]
-        study.train_all(part for part in wanted if part and (not part[0].is_schnet or _has_schnet(settings)))
+        study.train_plan(plan)
         rows: dict[str, dict[str, Any]] = {
             kind: {} for kind in ("paper", "fast", "formula", "draws", "schnet-all")
         }
-        missing = {}
-        for part, members in plan.items():
-            found = study.results(members)
-            missing[part] = len(members) - len(found)
-            for member, value in found.items():
+        for members in plan.values():
+            for member, value in study.results(members).items():
                 rows[_row(member)].setdefault(member.molecule, []).append({**_which(member), **value})
         # Models from before there was one schedule for all; they are not trained any more.
         before = [Member(m, recipe="schnet") for m in SCHNET_EPOCHS if m in study.molecules]
@@ -66,19 +65,18 @@ class Table1(Experiment):
             "molecules": study.molecules,
             "rows": rows,
             "schnet": {m: value for m, value in schnet.items() if m not in rows["schnet-all"]},
-            "ranges": {m: data_ranges(dataset, UNIT) for m, dataset in study.data.items()},
-            "missing": {part: count for part, count in missing.items() if count},
+            "ranges": {m: _measured_ranges(dataset, UNIT) for m, dataset in study.data.items()},
+            "missing": study.missing(plan),
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         return [
-            _errors(result, 0, "Energies of MD17", "MAE of energies, kcal/mol"),
-            _errors(result, 1, "Forces of MD17", "MAE of force components, kcal/mol/Å"),
+            *(_errors(result, kind) for kind in (0, 1)),
             _weighting(result),
             _draws(result),
             _times(result),
-            ranges_table(result["ranges"]),
-            left_table(result["missing"], "geomatt reproduce table1 --part {} --device cuda"),
+            _ranges(result["ranges"]),
+            left_table(result["missing"], "geomatt reproduce table1 --part {} --device cuda --data DIR"),
         ]
 
     def summary(self, result: Mapping[str, Any]) -> str:
@@ -86,29 +84,25 @@ class Table1(Experiment):
         if result["settings"]["stand_in"]:
             return STAND_IN
         sentences = []
-        for recipe in ("paper", "fast"):
-            done = {m: means(rows[recipe].get(m)) for m in result["molecules"]}
-            pairs = [(found, PUBLISHED[m]) for m, found in done.items() if found is not None]
-            if pairs:
-                good = sum(no_worse(*both) for both in pairs)
+        for recipe in RECIPES:
+            good, count = no_worse((models, PUBLISHED[m]) for m, models in rows[recipe].items())
+            if count:
                 sentences.append(
-                    f"With the {recipe} recipe {good} of {2 * len(pairs)} errors are no worse than the "
-                    f"published ones{_others(rows[recipe])}."
+                    f"With the {recipe} recipe {good} of {count} errors are no worse than the published "
+                    f"ones{_others(rows[recipe])}."
                 )
-        for molecule, found in result["schnet"].items():
+        for molecule, model in result["schnet"].items():
             sentences.append(
-                f"SchNet on the same {title(molecule)} frames reaches {found['energy_mae']:.2f} / "
-                f"{found['force_mae']:.2f} after {found['epochs']} epochs of its own schedule (lowest "
-                f"validation loss in epoch {found['best_epoch']})."
+                f"SchNet on the same {title(molecule)} frames reaches {cell([model])} after "
+                f"{model['epochs']} epochs of its own schedule (lowest validation loss in epoch "
+                f"{model['best_epoch']})."
             )
-        same = {m: means(folds) for m, folds in rows.get("schnet-all", {}).items()}
-        ours = {m: means(rows["paper"].get(m)) for m in same}
-        both = [(ours[m], found) for m, found in same.items() if found is not None and ours[m] is not None]
+        pairs = [(means(rows["paper"].get(m)), means(models)) for m, models in rows["schnet-all"].items()]
+        both = [s[i] < o[i] for o, s in pairs if o is not None and s is not None for i in (0, 1)]
         if both:
-            better = sum(s[i] < o[i] for o, s in both if o is not None for i in range(2))
             sentences.append(
                 f"SchNet with one schedule for all molecules has smaller errors than the paper recipe in "
-                f"{better} of {2 * len(both)} cases."
+                f"{sum(both)} of {len(both)} cases."
             )
         return " ".join(sentences) or "Not run yet."
 
@@ -148,87 +142,63 @@ def _which(member: Member) -> dict[str, int]:
     return {"seed": member.seed} if member.is_schnet else {"fold": member.fold}
 
 
-def _has_schnet(settings: ExperimentSettings) -> bool:
-    """True if SchNet can be trained here; an error if it was asked for and cannot."""
-    found = find_spec("torch_geometric") is not None
-    if not found and settings.parts:
-        raise GeomAttError("SchNet needs PyTorch Geometric. Install it with: pip install 'geomatt[bench]'")
-    return found
+def _published(result: Mapping[str, Any], numbers: Mapping[str, Models]) -> Mapping[str, Models]:
+    """Nothing beside other data than MD17."""
+    return {} if result["settings"]["stand_in"] else numbers
 
 
-def _errors(result: Mapping[str, Any], kind: int, headline: str, what: str) -> ResultTable:
+def _schnet(result: Mapping[str, Any]) -> dict[str, Models]:
+    """Our SchNet models by molecule: those with the schedule for all, else the one from before."""
+    return {m: [model] for m, model in result["schnet"].items()} | result["rows"]["schnet-all"]
+
+
+def _first(row: Mapping[str, Any]) -> dict[str, Models]:
+    """The models of fold 0."""
+    return {m: [model for model in models if model["fold"] == 0] for m, models in row.items()}
+
+
+def _errors(result: Mapping[str, Any], kind: int) -> ResultTable:
     """Energy (kind 0) or force (kind 1) errors."""
-    molecules, rows = result["molecules"], result["rows"]
-    error = ERRORS[kind]
-    published = [{} if result["settings"]["stand_in"] else numbers for numbers in (PUBLISHED, SCHNET)]
-    lines = [
-        [
-            title(m),
-            _cell(published[0].get(m), kind),
-            spread(rows["paper"].get(m), error),
-            spread(rows["fast"].get(m), error),
-            _cell(published[1].get(m), kind),
-            spread(_schnet(result, m), error),
-        ]
-        for m in molecules
-    ]
-    columns = [
-        column_mean(published[0].get(m) for m in molecules),
-        *(column_mean(means(rows[r].get(m)) for m in molecules) for r in ("paper", "fast")),
-        column_mean(published[1].get(m) for m in molecules),
-        column_mean(means(_schnet(result, m)) for m in molecules),
-    ]
-    lines.append(["mean", *(_cell(column, kind) for column in columns)])
-    done = [fold for r in ("paper", "fast") for folds in rows[r].values() for fold in folds]
-    folds = sorted({len(folds) for r in ("paper", "fast") for folds in rows[r].values()})
-    epochs = sorted({v["epochs"] for m in molecules for v in _schnet(result, m)})
-    schnet = f" SchNet, ours: {' or '.join(map(str, epochs))} epochs, ± over seeds." if epochs else ""
-    return ResultTable(
+    rows, schnet = result["rows"], _schnet(result)
+    done = [models for recipe in RECIPES for models in rows[recipe].values()]
+    folds = sorted({len(models) for models in done})
+    epochs = sorted({model["epochs"] for models in schnet.values() for model in models})
+    what = ("MAE of energies, kcal/mol", "MAE of force components, kcal/mol/Å")[kind]
+    return error_table(
         f"table1-{('energy', 'forces')[kind]}",
-        headline,
-        ["molecule", "published", "paper recipe", "fast recipe", "SchNet, published", "SchNet, ours"],
-        lines,
-        f"{what}, {tested_on(done)}; mean over the folds "
+        f"{WORDS[kind].capitalize()} of MD17",
+        {
+            "published": _published(result, PUBLISHED),
+            "paper recipe": rows["paper"],
+            "fast recipe": rows["fast"],
+            "SchNet, published": _published(result, SCHNET),
+            "SchNet, ours": schnet,
+        },
+        result["molecules"],
+        f"{what}, {tested_on(model for models in done for model in models)}; mean over the folds "
         f"({', '.join(map(str, folds)) or 'none'} done of 5) ± their (population) standard deviation. The "
         f"folds divide one draw of {result['split']['points']} frames. Loss: that of the authors' code for "
-        f"the paper recipe, the formula printed in the paper for the fast one.{schnet} {frames_note(result)}",
-        strong=frozenset({len(lines) - 1}),
+        "the paper recipe, the formula printed in the paper for the fast one."
+        + (f" SchNet, ours: {' or '.join(map(str, epochs))} epochs, ± over seeds." if epochs else "")
+        + f" {frames_note(result)}",
+        error=ERRORS[kind],
     )
 
 
-def _schnet(result: Mapping[str, Any], molecule: str) -> list[Mapping[str, Any]]:
-    """Our SchNet models of a molecule: those with the schedule for all, else the one from before."""
-    before = result["schnet"].get(molecule)
-    found: list[Mapping[str, Any]] = result["rows"]["schnet-all"].get(molecule, [])
-    return found or ([] if before is None else [before])
-
-
-def _cell(errors: Sequence[float] | None, kind: int) -> str:
-    return NOT_RUN if errors is None else f"{errors[kind]:.2f}"
-
-
-def _first(row: Mapping[str, Any], molecule: str) -> Mapping[str, Any] | None:
-    """The model of fold 0."""
-    return next((fold for fold in row.get(molecule, []) if fold["fold"] == 0), None)
-
-
 def _weighting(result: Mapping[str, Any]) -> ResultTable:
-    rows, molecules = result["rows"], result["molecules"]
-    published = {} if result["settings"]["stand_in"] else PUBLISHED
-    own = {m: errors_of(_first(rows["paper"], m)) for m in molecules}
-    formula = {m: means(rows["formula"].get(m)) for m in molecules}
-    lines = [[title(m), pair(published.get(m)), pair(own[m]), pair(formula[m])] for m in molecules]
-    columns = (published, own, formula)
-    lines.append(["mean", *(pair(column_mean(column.get(m) for m in molecules)) for column in columns)])
-    done = [fold for folds in rows["formula"].values() for fold in folds]
-    return ResultTable(
+    formula = result["rows"]["formula"]
+    return error_table(
         "weighting",
         "The two weightings of the loss",
-        ["molecule", "published", "authors' code", "paper's formula"],
-        lines,
-        f"Energy / force MAE, {tested_on(done)}; fold 0, paper recipe. The authors' released code divides "
-        "the force term by a further 3N, which weighs energies 3N times more than the formula in the paper.",
-        strong=frozenset({len(lines) - 1}),
+        {
+            "published": _published(result, PUBLISHED),
+            "authors' code": _first(result["rows"]["paper"]),
+            "paper's formula": formula,
+        },
+        result["molecules"],
+        f"Energy / force MAE, {tested_on(model for models in formula.values() for model in models)}; fold "
+        "0, paper recipe. The authors' released code divides the force term by a further 3N, which weighs "
+        "energies 3N times more than the formula in the paper.",
     )
 
 
@@ -236,13 +206,11 @@ def _draws(result: Mapping[str, Any]) -> ResultTable:
     """Fold 0 of several draws of frames, with the spread over the folds of the first draw."""
     rows, lines = result["rows"], []
     for m in (m for m in REPEATED if m in result["molecules"]):
-        first = _first(rows["paper"], m)
-        models = [*([] if first is None else [first]), *rows["draws"].get(m, [])]
-        for error, what in zip(ERRORS, ("energies", "forces"), strict=True):
-            each = [f"{model[error]:.2f}" for model in models]
-            each += [NOT_RUN] * (3 - len(each))
-            over = [spread(models if len(models) > 1 else None, error), spread(rows["paper"].get(m), error)]
-            lines.append([title(m), what, *each, *over])
+        models = [*_first(rows["paper"]).get(m, []), *rows["draws"].get(m, [])]
+        each = [models[i : i + 1] for i in range(3)]
+        for error, what in zip(ERRORS, WORDS, strict=True):
+            over = [cell(models if len(models) > 1 else None, error), cell(rows["paper"].get(m), error)]
+            lines.append([title(m), what, *(cell(model, error) for model in each), *over])
     return ResultTable(
         "draws",
         "Draws of the training frames",
@@ -256,20 +224,14 @@ def _draws(result: Mapping[str, Any]) -> ResultTable:
 
 def _times(result: Mapping[str, Any]) -> ResultTable:
     """How long training took."""
-    rows, lines = result["rows"], []
-    for m in result["molecules"]:
-        cells = []
-        for recipe in ("paper", "fast"):
-            each = [fold["seconds"] / fold["together"] for fold in rows[recipe].get(m, [])]
-            cells.append(f"{mean(each):.0f} ({min(each):.0f}–{max(each):.0f})" if each else NOT_RUN)
-        schnet = [v["seconds"] / v.get("together", 1) for v in _schnet(result, m)]
-        lines.append([title(m), *cells, f"{mean(schnet):.0f}" if schnet else NOT_RUN])
-    together = sorted({f["together"] for r in ("paper", "fast") for fs in rows[r].values() for f in fs})
+    rows = result["rows"]
+    columns = [rows["paper"], rows["fast"], _schnet(result)]
+    together = sorted({f["together"] for r in RECIPES for fs in rows[r].values() for f in fs})
     return ResultTable(
         "times",
         "Training time",
         ["molecule", "paper recipe", "fast recipe", "SchNet"],
-        lines,
+        [[title(m), *(_seconds(column.get(m, [])) for column in columns)] for m in result["molecules"]],
         "Seconds for one model, mean over the folds (shortest–longest), on "
         f"{'; '.join(result['hardware'])}. Models of several folds and molecules were trained side by side "
         f"({', '.join(map(str, together)) or 'none'} at a time) and share the time equally; not all parts "
@@ -277,15 +239,65 @@ def _times(result: Mapping[str, Any]) -> ResultTable:
     )
 
 
-def _others(row: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+def _seconds(models: Models) -> str:
+    each = [model["seconds"] / model.get("together", 1) for model in models]
+    spread = f" ({min(each):.0f}–{max(each):.0f})" if len(each) > 1 else ""
+    return f"{mean(each):.0f}{spread}" if each else NOT_RUN
+
+
+def _others(row: Mapping[str, Models]) -> str:
     """The errors that are worse than published, as the end of a sentence."""
     worse = [
-        f"{title(molecule)} {('energies', 'forces')[kind]} {spread(folds, ERRORS[kind])} against {value:.2f}"
-        for molecule, folds in row.items()
-        for kind, value in enumerate(PUBLISHED[molecule])
-        if not no_worse([mean(fold[ERRORS[kind]] for fold in folds)], [value])
+        f"{title(molecule)} {what} {cell(models, error)} against {cell(PUBLISHED[molecule], error)}"
+        for molecule, models in row.items()
+        for error, what in zip(ERRORS, WORDS, strict=True)
+        if not no_worse([(models, PUBLISHED[molecule])], error)[0]
     ]
     return f"; the others are {', '.join(worse)}" if worse else ""
+
+
+def _measured_ranges(dataset: Dataset, unit: str) -> dict[str, Any]:
+    """Ranges over all frames of one molecule, energies in `unit`."""
+    assert dataset.energies is not None
+    assert dataset.forces is not None
+    energies, forces = dataset.energies * from_ev(unit), dataset.forces * from_ev(unit)
+    atoms = int(dataset.sizes[0])
+    i, j = np.triu_indices(atoms, 1)
+    shortest, longest = np.inf, 0.0
+    for start in range(0, len(dataset) * atoms, CHUNK * atoms):
+        r = dataset.positions[start : start + CHUNK * atoms].reshape(-1, atoms, 3)
+        distance = np.linalg.norm(r[:, i] - r[:, j], axis=-1)
+        shortest, longest = min(shortest, float(distance.min())), max(longest, float(distance.max()))
+    return {
+        "atoms": atoms,
+        "frames": len(dataset),
+        "energy": [float(energies.min() - energies.mean()), float(energies.max() - energies.mean())],
+        "energy_sd": float(energies.std()),
+        "force_rms": float(np.sqrt(np.mean(forces**2))),
+        "force_largest": float(np.abs(forces).max()),
+        "distance": [shortest, longest],
+    }
+
+
+def _ranges(ranges: Mapping[str, Mapping[str, Any]]) -> ResultTable:
+    """One row per molecule."""
+    return ResultTable.of(
+        "ranges",
+        "Ranges of the data",
+        [{"molecule": title(molecule), **found} for molecule, found in ranges.items()],
+        {
+            "molecule": "{molecule}",
+            "atoms": "{atoms}",
+            "frames": "{frames}",
+            "energy − mean": "{energy[0]:.1f} … {energy[1]:+.1f}",
+            "standard deviation": "{energy_sd:.2f}",
+            "force RMS": "{force_rms:.1f}",
+            "largest force": "{force_largest:.0f}",
+            "distances (Å)": "{distance[0]:.2f} … {distance[1]:.2f}",
+        },
+        "All frames used. Energies in kcal/mol, force components in kcal/mol/Å. A model that always returns "
+        "the mean has an energy error of about 0.8 standard deviations.",
+    )
 
 
 EXPERIMENT = Table1()

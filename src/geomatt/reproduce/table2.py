@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -14,15 +14,13 @@ from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
 from geomatt.reproduce.published import (
     TRANSFER,
-    errors_of,
+    error_table,
     left_table,
     means,
     no_worse,
-    pair,
-    spread_pair,
     tested_on,
     title,
-)  # fmt: skip
+)
 from geomatt.reproduce.table import ResultTable
 
 
@@ -42,73 +40,71 @@ class Table2(Experiment):
         pairs = [("ethanol", "ethanol")] if study.stand_in else list(TRANSFER)
         wanted = [both for both in pairs if set(both) <= set(study.molecules)]
         needed = [m for m in study.molecules if any(m in both for both in wanted)]
-        study.train(study.chosen("transfers", [Member(m) for m in needed if not study.ships(m)]))
-        done = {molecule: study.scratch(molecule) for molecule in needed}
-        plan = _plan(wanted, study.size.seeds)
-        for part, members in plan.items():
-            ready = [m for m in study.chosen(part, members) if m.base == UNTRAINED or done.get(m.base or "")]
-            study.train(ready)
-        found = {part: study.results(members) for part, members in plan.items()}
-        moved = {**found["transfers"], **found["seeds"]}
-        seeds = range(study.size.seeds)
+        study.train_plan({"transfers": [Member(m) for m in needed if not study.ships(m)]})
+        scratch = {molecule: study.scratch(molecule) for molecule in needed}
+        seeds, targets = range(study.size.seeds), dict.fromkeys(target for _, target in wanted)
+        plan = {
+            "transfers": [Member(target, base=base) for base, target in wanted],
+            "untrained": [Member(t, base=UNTRAINED, seed=s) for s in seeds for t in targets],
+            "seeds": [Member(target, base=base, seed=s) for s in seeds[1:] for base, target in wanted],
+        }
+        study.train_plan(plan)
+
+        def models(base: str, target: str) -> list[dict[str, Any]]:
+            members = [Member(target, base=base, seed=s) for s in seeds]
+            return [{"seed": member.seed, **value} for member, value in study.results(members).items()]
+
         rows = [
             {
                 "base": base,
                 "target": target,
-                "transfer": moved.get(Member(target, base=base)),
-                "seeds": _present(moved, [Member(target, base=base, seed=s) for s in seeds]),
-                "untrained": _present(
-                    found["untrained"], [Member(target, base=UNTRAINED, seed=s) for s in seeds]
-                ),
-                "scratch": done[target],
-                "untouched": _untouched(study, base, target) if done[base] else None,
+                "transfer": study.find(Member(target, base=base)),
+                "seeds": models(base, target),
+                "untrained": models(UNTRAINED, target),
+                "scratch": scratch[target],
+                "untouched": _untouched(study, base, target) if scratch[base] else None,
             }
             for base, target in wanted
         ]
-        missing = {part: len(members) - len(found[part]) for part, members in plan.items()}
-        return {**study.about(), "rows": rows, "missing": missing}
+        return {**study.about(), "rows": rows, "missing": study.missing(plan)}
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        rows = result["rows"]
-        published = {} if result["settings"]["stand_in"] else TRANSFER
-        lines = [
-            [
-                f"{title(row['base'])} → {title(row['target'])}",
-                pair(published.get((row["base"], row["target"]))),
-                spread_pair(row["seeds"]),
-                pair(errors_of(row["scratch"])),
-                spread_pair(row["untrained"]),
-                pair(errors_of(row["untouched"])),
-            ]
-            for row in rows
-        ]
+        rows = {f"{title(row['base'])} → {title(row['target'])}": row for row in result["rows"]}
+        there = {name: row for name, row in rows.items() if not result["settings"]["stand_in"]}
+        one = {
+            kind: {name: [row[kind]] for name, row in rows.items() if row[kind] is not None}
+            for kind in ("scratch", "untouched")
+        }
+        several = {kind: {n: row[kind] for n, row in rows.items()} for kind in ("seeds", "untrained")}
+        counts = {
+            kind: "–".join(map(str, sorted({len(models) for models in column.values() if models}))) or "no"
+            for kind, column in several.items()
+        }
         epochs = result["settings"]["epochs"]
-        counts = [
-            "–".join(map(str, sorted({len(row[kind]) for row in rows if row[kind]}))) or "no"
-            for kind in ("seeds", "untrained")
-        ]
-        table = ResultTable(
+        table = error_table(
             "table2",
             "Transfer",
-            [
-                "transfer",
-                "published",
-                "readout retrained",
-                "from scratch",
-                "untrained features",
-                "base untouched",
-            ],
-            lines,
+            {
+                "published": {n: TRANSFER[row["base"], row["target"]] for n, row in there.items()},
+                "readout retrained": several["seeds"],
+                "from scratch": one["scratch"],
+                "untrained features": several["untrained"],
+                "base untouched": one["untouched"],
+            },
+            list(rows),
             "MAE of energies (kcal/mol) / forces (kcal/mol/Å) "
-            f"{tested_on(value for row in rows for value in row['seeds'])}. Readout retrained for "
-            f"{epochs['transfer']} epochs ({counts[0]} seeds of the order of the data, the same base), from "
-            f"scratch {epochs['paper']} epochs (table 1, fold 0). Untrained features: a readout trained for "
-            f"as many epochs on the frozen features of a network with random weights ({counts[1]} seeds). ± "
-            "is the population standard deviation over seeds. The untouched base keeps its weights and its "
-            "scale; only the mean energy of the target's training and validation frames is fitted. "
-            + frames_note(result),
+            f"{tested_on(model for row in rows.values() for model in row['seeds'])}. Readout retrained for "
+            f"{epochs['transfer']} epochs ({counts['seeds']} seeds of the order of the data, the same base), "
+            f"from scratch {epochs['paper']} epochs (table 1, fold 0). Untrained features: a readout trained "
+            "for as many epochs on the frozen features of a network with random weights "
+            f"({counts['untrained']} seeds). ± is the population standard deviation over seeds. The "
+            "untouched base keeps its weights and its scale; only the mean energy of the target's training "
+            f"and validation frames is fitted. {frames_note(result)}",
+            with_mean=False,
+            first="transfer",
         )
-        return [table, left_table(result["missing"], "geomatt reproduce table2 --part {} --device cuda")]
+        command = "geomatt reproduce table2 --part {} --device cuda --data DIR"
+        return [table, left_table(result["missing"], command)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = [row for row in result["rows"] if row["transfer"] is not None]
@@ -116,13 +112,12 @@ class Table2(Experiment):
             return STAND_IN
         sentences = []
         if rows:
-            good = sum(no_worse(means(r["seeds"]) or (), TRANSFER[r["base"], r["target"]]) for r in rows)
-            sentences.append(f"{good} of {2 * len(rows)} errors are no worse than the published ones.")
+            good, count = no_worse((row["seeds"], TRANSFER[row["base"], row["target"]]) for row in rows)
+            sentences.append(f"{good} of {count} errors are no worse than the published ones.")
         for row in rows:
-            moved = means(row["seeds"])
+            moved, untrained = means(row["seeds"]), means(row["untrained"])
             if row["scratch"] is None or moved is None:
                 continue
-            untrained = means(row["untrained"])
             frozen = "" if untrained is None else (
                 f", {untrained[1] / moved[1]:.1f} times smaller than those with untrained features"
             )  # fmt: skip
@@ -133,21 +128,6 @@ class Table2(Experiment):
                 "base."
             )
         return " ".join(sentences) or "Not run yet."
-
-
-def _plan(pairs: Sequence[tuple[str, str]], seeds: int) -> dict[str, list[Member]]:
-    """The members of each part, the most informative parts first."""
-    targets = dict.fromkeys(target for _, target in pairs)
-    return {
-        "transfers": [Member(target, base=base) for base, target in pairs],
-        "untrained": [Member(t, base=UNTRAINED, seed=s) for s in range(seeds) for t in targets],
-        "seeds": [Member(target, base=base, seed=s) for s in range(1, seeds) for base, target in pairs],
-    }
-
-
-def _present(found: Mapping[Member, dict[str, Any]], members: Sequence[Member]) -> list[dict[str, Any]]:
-    """The results of those members that are finished, with their seeds."""
-    return [{"seed": member.seed, **found[member]} for member in members if member in found]
 
 
 def _untouched(study: Md17Study, base: str, target: str) -> dict[str, Any]:
@@ -162,7 +142,7 @@ def _untouched(study: Md17Study, base: str, target: str) -> dict[str, Any]:
         predicted = np.array([p.energy for p in potential.predict(list(seen), forces=False)])
         shift = float((seen.energies - predicted).mean())
         potential.normalisation = replace(potential.normalisation, shift=shift)
-        return study.errors(potential, target, split)
+        return study.tested(potential, Member(target))
 
     inputs = {**study.inputs(Member(target, base=base)), "control": "untouched base"}
     result: dict[str, Any] = study.pieces.get(f"untouched-{base}-{target}", inputs, compute)

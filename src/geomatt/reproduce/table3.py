@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from geomatt.model import Network, new_network
+from geomatt.model import new_network
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
 from geomatt.reproduce.md17 import Md17Study, Member
 from geomatt.reproduce.published import (
+    ERRORS,
     GEOMATT,
-    MEANS,
-    ErrorPair,
-    column_mean,
+    WORDS,
+    Models,
+    error_table,
     left_table,
     means,
     no_worse,
-    pair,
-    spread_pair,
+    over_rows,
     tested_on,
     title,
-)  # fmt: skip
+)
 from geomatt.reproduce.table import ResultTable
 
 ORDERS = ("2,2,2", "2,3,3", "2,3,4")
+BEST = ORDERS[-1]
 
 
 class Table3(Experiment):
@@ -38,82 +39,73 @@ class Table3(Experiment):
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         study = Md17Study(settings, progress)
-        plan = _plan(study)
-        study.train_all(study.chosen(part, members) for part, members in plan.items())
-        rows: dict[str, dict[str, Any]] = {orders: {} for orders in ORDERS}
+
+        def members(orders: str, seed: int = 0) -> list[Member]:
+            return [Member(m, orders=tuple(map(int, orders.split(","))), seed=seed) for m in study.molecules]
+
+        plan = {part: members(",".join(part)) for part in ("234", "222", "233")}
+        plan["seeds"] = [m for s in range(1, study.size.seeds) for o in ORDERS for m in members(o, s)]
+        plan["234"] = [member for member in plan["234"] if not study.ships(member.molecule)]
+        study.train_plan(plan)
         seeds: dict[str, dict[str, list[Any]]] = {orders: {} for orders in ORDERS}
-        missing = {}
-        for part, members in plan.items():
-            found = study.results(members)
-            missing[part] = len(members) - len(found)
-            for member, value in found.items():
-                orders = ",".join(map(str, member.orders))
-                if member.seed == 0:
-                    rows[orders][member.molecule] = value
-                else:
-                    again = {"seed": member.seed, **value}
-                    seeds[orders].setdefault(member.molecule, []).append(again)
+        for member, value in study.results(plan["seeds"]).items():
+            again = seeds[",".join(map(str, member.orders))].setdefault(member.molecule, [])
+            again.append({"seed": member.seed, **value})
+        rows = {o: {m.molecule: v for m, v in study.results(members(o)).items()} for o in ORDERS[:-1]}
+        scratch = {molecule: study.scratch(molecule) for molecule in study.molecules}
+        rows[BEST] = {molecule: value for molecule, value in scratch.items() if value is not None}
         return {
             **study.about(),
             "molecules": study.molecules,
             "rows": rows,
             "seeds": seeds,
-            "missing": {part: count for part, count in missing.items() if count},
+            "missing": study.missing(plan),
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        molecules = result["molecules"]
-        stand_in = result["settings"]["stand_in"]
-        lines = []
-        for m in molecules:
-            cells = [
-                (pair(None if stand_in else GEOMATT[o][m]), spread_pair(_models(result, o, m)))
-                for o in ORDERS
-            ]
-            lines.append([title(m), *(cell for both in cells for cell in both)])
-        means_ = [(pair(None if stand_in else MEANS[o]), pair(_average(result, o))) for o in ORDERS]
-        lines.append(["mean", *(cell for both in means_ for cell in both)])
-        everything = {o: [v for m in molecules for v in _models(result, o, m)] for o in ORDERS}
-        sizes = {o: {v["parameters"] for v in values} for o, values in everything.items()}
-        counts = [f"{o}: {min(s):,}–{max(s):,}" for o, s in sizes.items() if s]
-        several = sorted({len(_models(result, o, m)) for o in ORDERS for m in molecules} - {0})
-        table = ResultTable(
+        ours = _models(result)
+        columns: dict[str, Mapping[str, Models]] = {}
+        for orders in ORDERS:
+            columns[f"{orders} published"] = {} if result["settings"]["stand_in"] else GEOMATT[orders]
+            columns[f"{orders} ours"] = ours[orders]
+        every = {o: [model for models in ours[o].values() for model in models] for o in ORDERS}
+        several = sorted({len(models) for o in ORDERS for models in ours[o].values()})
+        table = error_table(
             "table3",
             "Stream orders",
-            ["molecule", *(f"{orders} {who}" for orders in ORDERS for who in ("published", "ours"))],
-            lines,
+            columns,
+            result["molecules"],
             "MAE of energies (kcal/mol) / forces (kcal/mol/Å) "
-            f"{tested_on(v for values in everything.values() for v in values)}; fold 0, paper recipe, loss "
-            f"of the authors' code; {' or '.join(map(str, several)) or 'no'} seed(s), ± the population "
+            f"{tested_on(model for models in every.values() for model in models)}; fold 0, paper recipe, "
+            f"loss of the authors' code; {' or '.join(map(str, several)) or 'no'} seed(s), ± the population "
             f"standard deviation over seeds. Published means as printed. {frames_note(result)}",
-            strong=frozenset({len(lines) - 1}),
         )
-        left = left_table(result["missing"], "geomatt reproduce table3 --part {} --device cuda")
-        return [table, _parameters(counts), left]
+        sizes = {o: {m["parameters"] for m in models if "parameters" in m} for o, models in every.items()}
+        counts = [f"{o}: {min(s):,}–{max(s):,}" for o, s in sizes.items() if s]
+        command = "geomatt reproduce table3 --part {} --device cuda --data DIR"
+        return [table, _parameters(counts), left_table(result["missing"], command)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
-        molecules = result["molecules"]
+        molecules, ours = result["molecules"], _models(result)
         if result["settings"]["stand_in"]:
             return STAND_IN
+        averages = {o: found for o in ORDERS if (found := over_rows(ours[o], molecules))}
+        if len(averages) < len(ORDERS):
+            return f"Order sets finished for all molecules: {', '.join(averages) or 'none'}."
         sentences = []
-        averages = {o: _average(result, o) for o in ORDERS}
-        whole = {o: found for o, found in averages.items() if found is not None}
-        if len(whole) < len(ORDERS):
-            done = ", ".join(whole) or "none"
-            return f"Order sets finished for all molecules: {done}."
-        for i, what in enumerate(("energies", "forces")):
-            values = [whole[o][i] for o in ORDERS]
+        for error, what in zip(ERRORS, WORDS, strict=True):
+            values = [averages[o][0][error] for o in ORDERS]
             holds = "falls" if values[0] > values[1] > values[2] else "does not fall steadily"
             shown = " → ".join(f"{v:.2f}" for v in values)
             sentences.append(f"The mean error of {what} {holds} from 2,2,2 to 2,3,3 to 2,3,4: {shown}.")
-        ours = {(o, m): means(_models(result, o, m)) or (0.0, 0.0) for o in ORDERS for m in molecules}
+        errors = {(o, m): means(ours[o][m]) or (0.0, 0.0) for o in ORDERS for m in molecules}
         worse = [
             f"{title(m)} {what}"
             for m in molecules
-            for i, what in enumerate(("energies", "forces"))
-            if ours["2,3,4", m][i] > min(ours[o, m][i] for o in ORDERS if o != "2,3,4")
+            for i, what in enumerate(WORDS)
+            if errors[BEST, m][i] > min(errors[o, m][i] for o in ORDERS[:-1])
         ]
-        good = sum(no_worse(ours[o, m], GEOMATT[o][m]) for o in ORDERS for m in molecules)
+        good, _ = no_worse((ours[o][m], GEOMATT[o][m]) for o in ORDERS for m in molecules)
         sentences.append(
             f"The paper finds 2,3,4 best in every cell but the energies of benzene; here it is best in "
             f"{2 * len(molecules) - len(worse)} of {2 * len(molecules)}, not for "
@@ -123,41 +115,31 @@ class Table3(Experiment):
         return " ".join(sentences)
 
 
-def _plan(study: Md17Study) -> dict[str, list[Member]]:
-    """The members of each part."""
-
-    def members(orders: str, seed: int = 0) -> list[Member]:
-        return [Member(m, orders=tuple(map(int, orders.split(","))), seed=seed) for m in study.molecules]
-
-    plan = {part: members(",".join(part)) for part in ("234", "222", "233")}
-    return {**plan, "seeds": [m for s in range(1, study.size.seeds) for o in ORDERS for m in members(o, s)]}
-
-
-def _models(result: Mapping[str, Any], orders: str, molecule: str) -> list[Mapping[str, Any]]:
-    """The models of all seeds."""
-    first = result["rows"][orders].get(molecule)
-    return [*([] if first is None else [first]), *result["seeds"][orders].get(molecule, [])]
-
-
-def _average(result: Mapping[str, Any], orders: str) -> ErrorPair | None:
-    return column_mean(means(_models(result, orders, m)) for m in result["molecules"])
+def _models(result: Mapping[str, Any]) -> dict[str, dict[str, Models]]:
+    """The models of all seeds, by orders and molecule."""
+    seeds = result["seeds"]
+    return {o: {m: [v, *seeds[o].get(m, [])] for m, v in result["rows"][o].items()} for o in ORDERS}
 
 
 def _parameters(counts: Sequence[str]) -> ResultTable:
     """Parameters of each part of a network with orders 2, 3, 4."""
     lines = []
     for order in (2, 3, 4):
-        network = new_network("geomatt", {"orders": (order,), "layers": 1}, (1, 6, 8))
-        module = sum(p.numel() for n, p in network.named_parameters() if n.startswith("overlaps."))
-        width = network.config.to_dict()["overlap_features"] // 2 ** (order - 2)
+        one = new_network("geomatt", {"orders": (order,), "layers": 1}, (1, 6, 8))
+        module = sum(p.numel() for n, p in one.named_parameters() if n.startswith("overlaps."))
+        width = one.config.to_dict()["overlap_features"] // 2 ** (order - 2)
         lines.append([f"overlap modules, k={order}", f"{order - 1} × F_I = {width}", f"{module:,}", "3"])
     network = new_network("geomatt", {}, (1, 6, 8))
-    sizes = {part: _count(network, prefixes) for part, prefixes in network.parts.items()}
-    layer = sizes["interactions"] // 9
-    lines.append(["interaction W, b of a stream", "128 × 128 + 128", f"{layer:,}", "9"])
-    lines.append(["embedding", "3 elements × 128", f"{sizes['embedding']:,}", "1"])
-    lines.append(["readout", "384 → 192 → 1", f"{sizes['readout']:,}", "1"])
-    lines.append(["all", "", f"{sum(sizes.values()):,}", ""])
+    sizes = {
+        part: sum(p.numel() for n, p in network.named_parameters() if n.startswith(tuple(prefixes)))
+        for part, prefixes in network.parts.items()
+    }
+    lines += [
+        ["interaction W, b of a stream", "128 × 128 + 128", f"{sizes['interactions'] // 9:,}", "9"],
+        ["embedding", "3 elements × 128", f"{sizes['embedding']:,}", "1"],
+        ["readout", "384 → 192 → 1", f"{sizes['readout']:,}", "1"],
+        ["all", "", f"{sum(sizes.values()):,}", ""],
+    ]
     return ResultTable(
         "parameters",
         "Parameters of each module of a network with orders 2, 3, 4",
@@ -169,10 +151,6 @@ def _parameters(counts: Sequence[str]) -> ResultTable:
         labels=2,
         strong=frozenset({len(lines) - 1}),
     )
-
-
-def _count(network: Network, prefixes: Sequence[str]) -> int:
-    return sum(p.numel() for n, p in network.named_parameters() if n.startswith(tuple(prefixes)))
 
 
 EXPERIMENT = Table3()

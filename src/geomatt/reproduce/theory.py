@@ -8,7 +8,6 @@ from typing import Any
 from geomatt.data import ethanol
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.inputs import described
-from geomatt.reproduce.published import NOT_RUN
 from geomatt.reproduce.table import ResultTable
 
 SPACINGS = [0.2, 0.1, 0.05, 0.025]
@@ -81,62 +80,89 @@ class Theory(Experiment):
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        diatomic, three, riemann = result["diatomic"], result["three_atoms"], result["riemann"]
+        three, riemann, space = result["three_atoms"], result["riemann"], result["dimensions"]
+        gamma = result["settings"]["gamma"]
         return [
-            ResultTable(
+            ResultTable.of(
                 "theory-riemann",
                 "The sum over the grid compared with the integral along d",
-                ["Δd (Å)", "worst error", "worst beyond 0.6 Å", "worst, first term halved"],
-                [
-                    [f"{r['spacing']:g}"]
-                    + [f"{r[key]:.1e}" for key in ("worst", "worst_beyond", "worst_corrected")]
-                    for r in riemann["rows"]
-                ],
-                f"Q = K = 1, no bias, γ = {result['settings']['gamma']:g} Å⁻²; the integral is at most "
+                riemann["rows"],
+                {
+                    "Δd (Å)": "{spacing:g}",
+                    "worst error": "{worst:.1e}",
+                    "worst beyond 0.6 Å": "{worst_beyond:.1e}",
+                    "worst, first term halved": "{worst_corrected:.1e}",
+                },
+                f"Q = K = 1, no bias, γ = {gamma:g} Å⁻²; the integral is at most "
                 f"{max(riemann['integral']):.2f}. The paper uses Δd = 0.05 Å.",
             ),
-            _dimensions_table(result["dimensions"], result["settings"]["gamma"]),
-            _operators_table(result["operators"]),
-            ResultTable(
+            ResultTable.of(
+                "theory-dimensions",
+                "The overlap in space and along the distance",
+                space["rows"],
+                {
+                    "d (Å)": "{distance:g}",
+                    "in space (Å³)": "{space:.3e}",
+                    "summed over points": "{summed:.3e}",
+                    "along d (Å)": "{along:.3e}",
+                    "ratio (Å²)": "{ratio:.4f}",
+                },
+                "In space: ∫ exp(−γ|r|²) exp(−γ|r − R|²) d³r = (π/2γ)^(3/2) exp(−γ d²/2), |R| = d, also as a "
+                "sum over points 0.02 Å apart. Along d: the integral of one variable from 0 to d_max that "
+                f"the sum over the grid approximates. γ = {gamma:g} Å⁻²; π/2γ = {space['factor']:.4f} Å².",
+            ),
+            ResultTable.of(
+                "theory-operators",
+                "Operators",
+                result["operators"]["rows"],
+                {
+                    "order": "k={order}",
+                    "operators in a product": "{operators}",
+                    "error of α": "{alpha_error:.0e}",
+                    "error of a stream": "{stream_error:.0e}",
+                    "largest |α_ij − α_ji|": "{asymmetry:.2g}",
+                },
+                "Products of matrices written out, compared with the network: ethanol, random weights, "
+                "float64; relative to the largest entry.",
+            ),
+            ResultTable.of(
                 "theory-three-atoms",
                 "Three atoms: dependence of α_ij on the third",
-                ["order", "mean |∂α_ij/∂d_ij|", "mean |∂α_ij/∂d_im|"],
-                [[f"k={k}", f"{s['own']:.3g}", f"{s['third']:.3g}"] for k, s in three["slopes"].items()],
+                [{"order": order, **slope} for order, slope in three["slopes"].items()],
+                {
+                    "order": "k={order}",
+                    "mean |∂α_ij/∂d_ij|": "{own:.3g}",
+                    "mean |∂α_ij/∂d_im|": "{third:.3g}",
+                },
                 f"{three['samples']} random triangles, random weights, derivatives with respect to each of "
                 f"the three distances. F^(3) = F(0)∘G(d_ij) + F(d_ij)∘G(0) + F(d_im)∘G(d_mj) holds to a "
                 f"relative {three['relative_error']:.0e}.",
             ),
-            ResultTable(
+            ResultTable.of(
                 "theory-diatomic",
                 "E(d) of a diatomic molecule",
-                ["attention", "test MAE (meV)", "range of α", "correlation of α and E"],
-                [
-                    [
-                        label,
-                        f"{diatomic[name]['mae_meV']:.1f}",
-                        f"{diatomic[name]['alpha_range']:.3g}",
-                        _number(diatomic[name]["correlation"], ".3f"),
-                    ]
-                    for name, label in NAMES.items()
-                ],
+                [{"label": label, **result["diatomic"][name]} for name, label in NAMES.items()],
+                {
+                    "attention": "{label}",
+                    "test MAE (meV)": "{mae_meV:.1f}",
+                    "range of α": "{alpha_range:.3g}",
+                    "correlation of α and E": "{correlation:.3f}",
+                },
                 "Morse curve of the hydrogen molecule, 0.5 to 3 Å; same embedding and readout in all. "
                 "Geometric: k=2. Softmax and inner product: of features; the bare inner product of two "
                 "different atoms is that of the paper's appendix B.",
             ),
             _range_table(result["range"], result["separated"]),
-            ResultTable(
+            ResultTable.of(
                 "theory-symmetries",
                 "Symmetry errors",
-                ["what", "energy 64", "forces 64", "α 64", "energy 32", "forces 32", "α 32"],
-                [
-                    [row["symmetry"]]
-                    + [
-                        _number(row[kind][key], ".0e")
-                        for kind in ("float64", "float32")
-                        for key in ("energy", "forces", "attention")
-                    ]
-                    for row in result["symmetries"]
-                ],
+                result["symmetries"],
+                {"what": "{symmetry}"}
+                | {
+                    f"{name} {bits}": f"{{float{bits}[{key}]:.0e}}"
+                    for bits in (64, 32)
+                    for name, key in (("energy", "energy"), ("forces", "forces"), ("α", "attention"))
+                },
                 "Ethanol, orders 2, 3, 4, three layers, random weights; energies and forces relative to the "
                 "largest force, α to its largest entry. Columns: 64- and 32-bit floats. The last row is "
                 "limited by the finite difference.",
@@ -144,8 +170,7 @@ class Theory(Experiment):
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
-        from geomatt.reproduce.theory_figures import diatomic_figure, overlap_figure, range_figure
-        from geomatt.reproduce.theory_schemes import network_scheme, operator_scheme
+        from geomatt.reproduce import theory_figures as figures
 
         return [
             Drawing(
@@ -154,7 +179,7 @@ class Theory(Experiment):
                 "Φ̂ of an atom at distance 0 and at d = 0.5 Å on the grid, and their product, whose sum is "
                 "the overlap. Right: this sum for several grids, the integral along the distance, and the "
                 "integral in space, divided by π/2γ.",
-                lambda: overlap_figure(result),
+                lambda: figures.overlap_figure(result),
             ),
             Drawing(
                 "theory-operators",
@@ -162,26 +187,26 @@ class Theory(Experiment):
                 "of channel f between two atoms; a product sums over all atoms between them, so order k "
                 "collects all paths of k − 1 steps from i to j. The operator A acts on the features of all "
                 "atoms.",
-                operator_scheme,
+                figures.operator_scheme,
             ),
             Drawing(
                 "theory-network",
                 "The network. Streams of orders 2, 3 and 4 start from the same embedding; the operators A of "
                 "every layer follow from the positions alone; the readout is the only nonlinear part.",
-                network_scheme,
+                figures.network_scheme,
             ),
             Drawing(
                 "theory-diatomic",
                 "A diatomic molecule. Left: the energy and the fits. Right: the attention between the two "
                 "atoms, geometric (follows the energy) and of features (independent of the distance), and "
                 "the energy, scaled.",
-                lambda: diatomic_figure(result),
+                lambda: figures.diatomic_figure(result),
             ),
             Drawing(
                 "theory-range",
                 f"α^(2) of the trained model {result['range']['model']}, one line per layer; dashed: the end "
                 "of the grid of distances, d_max. Right: the same beyond 3 Å, enlarged.",
-                lambda: range_figure(result),
+                lambda: figures.range_figure(result),
             ),
         ]
 
@@ -217,57 +242,18 @@ class Theory(Experiment):
         )
 
 
-def _dimensions_table(found: Mapping[str, Any], gamma: float) -> ResultTable:
-    return ResultTable(
-        "theory-dimensions",
-        "The overlap in space and along the distance",
-        ["d (Å)", "in space (Å³)", "summed over points", "along d (Å)", "ratio (Å²)"],
-        [
-            [f"{row['distance']:g}"]
-            + [f"{row[key]:.3e}" for key in ("space", "summed", "along")]
-            + [f"{row['ratio']:.4f}"]
-            for row in found["rows"]
-        ],
-        "In space: ∫ exp(−γ|r|²) exp(−γ|r − R|²) d³r = (π/2γ)^(3/2) exp(−γ d²/2), |R| = d, also as a sum "
-        "over points 0.02 Å apart. Along d: the integral of one variable from 0 to d_max that the sum over "
-        f"the grid approximates. γ = {gamma:g} Å⁻²; π/2γ = {found['factor']:.4f} Å².",
-    )
-
-
-def _operators_table(found: Mapping[str, Any]) -> ResultTable:
-    return ResultTable(
-        "theory-operators",
-        "Operators",
-        ["order", "operators in a product", "error of α", "error of a stream", "largest |α_ij − α_ji|"],
-        [
-            [
-                f"k={row['order']}",
-                str(row["operators"]),
-                *(f"{row[key]:.0e}" for key in ("alpha_error", "stream_error")),
-                f"{row['asymmetry']:.2g}",
-            ]
-            for row in found["rows"]
-        ],
-        "Products of matrices written out, compared with the network: ethanol, random weights, float64; "
-        "relative to the largest entry.",
-    )
-
-
 def _range_table(found: Mapping[str, Any], separated: Mapping[str, Any]) -> ResultTable:
-    return ResultTable(
+    return ResultTable.of(
         "theory-range",
         f"α^(2) of {found['model']} by distance",
-        ["layer", "largest |α| (d ≥ 0.8 Å)", "α at d_max", "α at 12 Å", "constant from (Å)"],
-        [
-            [
-                str(i + 1),
-                f"{layer['largest']:.4f}",
-                f"{layer['at_d_max']:+.4f}",
-                f"{layer['far']:+.4f}",
-                f"{layer['constant_from']:.2f}",
-            ]
-            for i, layer in enumerate(found["layers"])
-        ],
+        [{"number": i + 1, **layer} for i, layer in enumerate(found["layers"])],
+        {
+            "layer": "{number}",
+            "largest |α| (d ≥ 0.8 Å)": "{largest:.4f}",
+            "α at d_max": "{at_d_max:+.4f}",
+            "α at 12 Å": "{far:+.4f}",
+            "constant from (Å)": "{constant_from:.2f}",
+        },
         f"Constant: within 1e-6 of the largest value. {found['pairs_beyond_d_max']} of {found['pairs']} "
         f"pairs of atoms are on average farther apart than d_max, {found['pairs_beyond']} than "
         f"{found['constant_from']:.2f} Å. Two ethanol molecules {separated['apart'][0]:g} and "
@@ -276,10 +262,6 @@ def _range_table(found: Mapping[str, Any], separated: Mapping[str, Any]) -> Resu
         f"{separated['beyond_additive']:+.2f} more than twice that of one molecule (in standard deviations "
         "of the training energies): the constant part is not size-extensive.",
     )
-
-
-def _number(value: float | None, form: str) -> str:
-    return NOT_RUN if value is None else f"{value:{form}}"
 
 
 EXPERIMENT = Theory()

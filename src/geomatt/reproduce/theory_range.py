@@ -8,7 +8,8 @@ import numpy as np
 import torch
 
 from geomatt.data import Batch, Structure
-from geomatt.model import Network, Potential, load
+from geomatt.model import Potential, load
+from geomatt.reproduce.pair_scores import alpha_of_distance
 
 MODEL = "md17/aspirin"
 FARTHEST = 12.0  # Å
@@ -71,16 +72,6 @@ def _mean_distances(potential: Potential) -> np.ndarray:
     assert potential.domain is not None
     ranges = potential.domain.to_dict()["ranges"]
     return np.array(ranges["mean"])[np.array(ranges["classes"])]
-
-
-def alpha_of_distance(network: Network, d: np.ndarray) -> np.ndarray:
-    """α of order 2 of every layer (layers, n) for two atoms at the distances d (n,)."""
-    positions = torch.zeros(len(d), 2, 3, dtype=network.dtype)
-    positions[:, 1, 0] = torch.from_numpy(d)
-    numbers = network.elements[:1].expand(len(d), 2)  # the same for all elements
-    with torch.no_grad():
-        records = network.attention(Batch(numbers, positions))
-    return np.array([r.matrix[:, 0, 1].numpy() for r in records if r.order == 2])
 
 
 def _layer(d: np.ndarray, alpha: np.ndarray, d_max: float) -> dict[str, float]:
