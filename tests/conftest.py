@@ -10,9 +10,47 @@ from hypothesis import settings
 
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.training import run as training_run
+from geomatt.training.history_plot import plot_history
+
+if not torch.cuda.is_available():  # read when Triton is first imported: its kernels then run on the CPU
+    os.environ["TRITON_INTERPRET"] = "1"
 
 settings.register_profile("geomatt", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("geomatt")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_loss_pictures():
+    """Training runs draw no loss curves, which would take longer than the runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_run, "plot_history", lambda *_: None)
+        yield
+
+
+@pytest.fixture
+def loss_pictures(monkeypatch):
+    """For tests in which training runs draw their loss curves."""
+    monkeypatch.setattr(training_run, "plot_history", plot_history)
+
+
+@pytest.fixture(scope="session")
+def triton_interpreter():
+    """Triton's interpreter without its int(array), which fails with newer numpy."""
+    if torch.cuda.is_available():
+        yield
+        return
+    from triton.runtime import interpreter
+
+    scope = interpreter._LangPatchScope
+    original = scope.set_attr
+
+    def set_attr(self, owner, name, value):
+        original(self, owner, name, (lambda t: int(t.handle.data.item())) if name == "__index__" else value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scope, "set_attr", set_attr)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,6 @@ import typer
 
 from geomatt import GeomAttError
 from geomatt.cli import app
-from geomatt.training.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
@@ -45,7 +44,6 @@ def test_tutorial_runs(path, tmp_path, monkeypatch, capsys):
     for package in NEEDS.get(path.stem, []):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Run, "plot", lambda self: None)  # seconds that show nothing here
     names: dict[str, object] = {}
     code = blocks(path, "python")
     assert code

@@ -1,18 +1,12 @@
-"""The Triton kernels against the dense engine: on a GPU where there is one, else in Triton's interpreter.
-
-Triton chooses the interpreter when it is first imported, so that happens in a process of its own.
-"""
+"""The Triton kernels against the dense engine: on a GPU where there is one, else in Triton's interpreter."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 import torch
+from triton_kernels import DEVICE, runs_kernels
 
 from geomatt.data import Batch
 from geomatt.model import new_network
@@ -21,46 +15,13 @@ from geomatt.model.geometric_attention.dense.engine import DenseEngine
 from geomatt.training import Loss
 from geomatt.training.loss import WEIGHTINGS, Errors
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 PRECISION, TOLERANCE = ("bf16x3", 3e-4) if DEVICE == "cuda" else ("ieee", 5e-6)
 SMALL = {  # few and small programs: the interpreter runs them one after the other
     "chunks": 1, "overlap_rows": 64, "overlap_pairs": 128, "overlap_steps": 1, "folded_rows": 64,
     "folded_splits": 2, "folded_k": 32,
 }  # fmt: skip
 
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-runs_kernels = pytest.mark.skipif(DEVICE == "cpu" and not INTERPRETED, reason="no GPU, no interpreter")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # numpy's, inside the interpreter
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton"),
-]
-
-
-@pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the tests below run by themselves")
-def test_in_the_interpreter() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-5000:]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def working_interpreter() -> None:
-    """The interpreter's int(array) fails with newer numpy."""
-    if INTERPRETED:
-        from triton.runtime import interpreter
-
-        scope = interpreter._LangPatchScope
-        original = scope.set_attr
-
-        def set_attr(self: Any, owner: Any, name: str, value: Any) -> None:
-            index = (lambda t: int(t.handle.data.item())) if name == "__index__" else value
-            original(self, owner, name, index)
-
-        scope.set_attr = set_attr
+pytestmark = runs_kernels
 
 
 class Problem:
@@ -115,7 +76,6 @@ def close(x: torch.Tensor, y: torch.Tensor, tolerance: float = TOLERANCE) -> boo
     return bool((x.double() - y.double()).abs().max() <= tolerance * y.double().abs().max())
 
 
-@runs_kernels
 @pytest.mark.parametrize(
     ("orders", "bias", "with_forces"),
     [((2, 3, 4), True, True), ((3, 2), False, False), ((5,), True, True), ((2, 5), False, True)],
@@ -152,7 +112,6 @@ def test_results_are_those_of_the_dense_engine(
         offset += size
 
 
-@runs_kernels
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
 @pytest.mark.parametrize("with_forces", [True, False])
 def test_loss_kernel(weighting: str, with_forces: bool) -> None:
@@ -180,7 +139,6 @@ def test_loss_kernel(weighting: str, with_forces: bool) -> None:
         assert close(sums[3], 3.0 * chosen.atoms.sum(1))
 
 
-@runs_kernels
 def test_adam_is_torchs() -> None:
     from geomatt.training.gpu_kernels import FusedAdam
 
@@ -207,7 +165,6 @@ def test_adam_is_torchs() -> None:
     assert torch.allclose(average, expected, atol=1e-6)
 
 
-@runs_kernels
 def test_supports() -> None:
     from geomatt.model.geometric_attention.gpu.program import FusedProgram
 

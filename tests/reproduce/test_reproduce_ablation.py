@@ -21,7 +21,6 @@ from geomatt.reproduce.ablation_networks import NETWORKS, Changed
 from geomatt.reproduce.ablation_tables import compared, errors_table
 from geomatt.reproduce.frame import plain
 from geomatt.training import Diverged
-from geomatt.training.run import Run
 
 SETTINGS = {"channels": 6, "rounds": 2, "functions": 8}
 ELEMENTS = (1, 6, 8)
@@ -134,7 +133,6 @@ def test_what_the_networks_change():
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "no-cache"))
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     return ExperimentSettings(quick=True, out=tmp_path / "out")
 
 

@@ -22,6 +22,7 @@ from geomatt.training.step import Stepper
 SPLIT = random_split(40, 20, 10, 5)
 
 
+@pytest.mark.usefixtures("loss_pictures")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_training_reduces_errors_and_writes_all_files(tmp_path, dtype):
     seen = []
