@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,10 +52,11 @@ def geomatt(*words: object) -> Answer:
     return Answer(status, out.getvalue(), err.getvalue())
 
 
-def forkserver() -> Any:
+def start_forkserver() -> Any:
     """Starts processes in which torch and geomatt are imported already."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
+    forkserver.ensure_running()
     return context
 
 
@@ -72,7 +74,7 @@ class Process:
         self._folder = Path(tempfile.mkdtemp())
         surroundings = ({**os.environ, **(environment or {})}, os.getcwd(), file_size)
         given = (run, [str(word) for word in words], self._folder, *surroundings)
-        self._process = forkserver().Process(target=_child, args=given)
+        self._process = start_forkserver().Process(target=_child, args=given)
         self._process.start()
         self.pid = self._process.pid
 

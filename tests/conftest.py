@@ -9,7 +9,10 @@ import torch
 from hypothesis import settings
 
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.cpu.engine import CODE as GEOMETRIC_ATTENTION
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.native.library import library
+from geomatt.model.pair_states.cpu.engine import CODE as PAIR_STATES
 from geomatt.training import run as training_run
 from geomatt.training.history_plot import plot_history
 
@@ -26,6 +29,13 @@ def no_loss_pictures():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_run, "plot_history", lambda *_: None)
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_code():
+    """C++ code is loaded before a test chooses another cache, for which it would be compiled again."""
+    library(GEOMETRIC_ATTENTION)
+    library(PAIR_STATES)
 
 
 @pytest.fixture
@@ -75,7 +85,14 @@ def real_data() -> Path:
 def cluster():
     """A Dask cluster of two processes."""
     distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
+    import dask
+    from command_line import start_forkserver
+
+    start_forkserver()
+    with (
+        warnings.catch_warnings(),
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+    ):
         warnings.simplefilter("ignore")
         with distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
