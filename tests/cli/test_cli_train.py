@@ -23,6 +23,13 @@ TINY = ["--model", "geomatt", "--features", "8", "--overlap-features", "16", "--
 SIZES = ["--train", "20", "--val", "10"]
 
 
+@pytest.fixture(autouse=True)
+def no_parity_plots(request, monkeypatch):
+    """They take longer than the training; drawn in tests with `loss_pictures`."""
+    if "loss_pictures" not in request.fixturenames:
+        monkeypatch.setattr("geomatt.evaluation.parity_plot", lambda *_: None)
+
+
 @pytest.fixture
 def data(tmp_path):
     return npz(tmp_path / "data.npz")

@@ -25,14 +25,14 @@ pytestmark = runs_kernels
 
 
 class Problem:
-    """Two networks, with padding atoms, an odd number of everything, and data sets larger than a batch."""
+    """Networks, with padding atoms, an odd number of everything, and data sets larger than a batch."""
 
-    def __init__(self, orders: tuple[int, ...], bias: bool = True) -> None:
+    def __init__(self, orders: tuple[int, ...], bias: bool = True, members: int = 2) -> None:
         settings = {
             "orders": orders, "layers": 2, "features": 20, "overlap_features": 16, "gamma": 4.0,
             "d_max": 3.0, "spacing": 0.2, "bias": bias,
         }  # fmt: skip
-        networks = [new_network("geomatt", settings, (1, 6, 8), seed=seed) for seed in range(2)]
+        networks = [new_network("geomatt", settings, (1, 6, 8), seed=seed) for seed in range(members)]
         for network in networks:  # overlaps so large that all orders matter
             for name, parameter in network.named_parameters():
                 if name.startswith("overlaps"):
@@ -44,19 +44,19 @@ class Problem:
             for name in networks[0].tensors()
         }
         torch.manual_seed(0)
-        members, count, atoms = 2, 3, 5
+        count, atoms = 3, 5
         numbers = torch.tensor([1, 6, 8])[torch.randint(0, 3, (members, count, atoms))]
         numbers[0, 0, -2:] = 0
         forces = 0.01 * torch.randn(members, count, atoms, 3) * (numbers > 0)[..., None]
         positions = 1.3 * torch.randn(members, count, atoms, 3)
         batch = Batch(numbers, positions, torch.randn(members, count), forces)
         self.batch = batch.apply(lambda x: x.to(DEVICE))
-        self.index = torch.tensor([[0, 2], [1, 0]], device=DEVICE)
+        self.index = torch.tensor([[0, 2], [1, 0]][:members], device=DEVICE)
 
     def program(self) -> Any:
         from geomatt.model.geometric_attention.gpu.program import FusedProgram
 
-        return FusedProgram(self.config, 2, 2, 5, DEVICE, precision=PRECISION, tune=SMALL)
+        return FusedProgram(self.config, *self.index.shape, 5, DEVICE, precision=PRECISION, tune=SMALL)
 
     def reference(self) -> tuple[DenseEngine, Any, Batch]:
         """Evaluation of the chosen structures by the dense engine in float64."""
@@ -77,13 +77,18 @@ def close(x: torch.Tensor, y: torch.Tensor, tolerance: float = TOLERANCE) -> boo
 
 
 @pytest.mark.parametrize(
-    ("orders", "bias", "with_forces"),
-    [((2, 3, 4), True, True), ((3, 2), False, False), ((5,), True, True), ((2, 5), False, True)],
+    ("orders", "bias", "with_forces", "members"),
+    [
+        ((2, 3, 4), True, True, 1),  # the slowest in the interpreter
+        ((3, 2), False, False, 1),
+        ((5,), True, True, 2),
+        ((2, 5), False, True, 2),
+    ],
 )
 def test_results_are_those_of_the_dense_engine(
-    orders: tuple[int, ...], bias: bool, with_forces: bool
+    orders: tuple[int, ...], bias: bool, with_forces: bool, members: int
 ) -> None:
-    problem = Problem(orders, bias)
+    problem = Problem(orders, bias, members)
     engine, expected, labels = problem.reference()
     energy_error, force_error = expected.energy - labels.energy, expected.forces - labels.forces
     errors = Errors(energy_error, force_error if with_forces else None, labels.atoms)
@@ -95,12 +100,14 @@ def test_results_are_those_of_the_dense_engine(
     assert close(program.energy, expected.energy)
     assert close(program.atomic, expected.atomic)
     assert close(program.forces, expected.forces)
-    # What depends on the weights alone need not be made again for other structures.
-    program.values(
-        program.call(problem.parameters, problem.batch.numbers, problem.batch.positions, 2 - problem.index)
-    )
-    program.values(call, keep=True, known=True)
-    assert close(program.forces, expected.forces)
+    if len(orders) < 3:  # what depends on the weights alone need not be made again for other structures
+        program.values(
+            program.call(
+                problem.parameters, problem.batch.numbers, problem.batch.positions, 2 - problem.index
+            )
+        )
+        program.values(call, keep=True, known=True)
+        assert close(program.forces, expected.forces)
 
     slopes = torch.zeros_like(force_error) if by_forces is None else by_forces
     gradient = program.gradient(call, by_energy.float(), slopes.float())
