@@ -72,7 +72,7 @@ def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: di
         assert close(g, r, tolerance), name
 
 
-def test_what_the_kernels_do_not_do_goes_to_the_dense_engine(engine_class: Any) -> None:
+def test_unsupported_batches_are_left_to_the_dense_engine(engine_class: Any) -> None:
     network, state, batch = members(1)
     triton, dense = engine_class(network), DenseEngine(network)
     found, expected = (e.evaluate(e.prepare(state), batch) for e in (triton, dense))

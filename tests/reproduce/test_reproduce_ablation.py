@@ -107,7 +107,7 @@ def test_every_network_is_pair_states_but_for_its_change():
     torch.testing.assert_close(evaluate(both, batch)[0], expected)
 
 
-def test_what_the_networks_change():
+def test_each_variation_changes_the_network():
     batch = atoms()
     for one in make("pair-symmetric").run(batch):
         torch.testing.assert_close(one.states, one.states.transpose(1, 2))

@@ -96,7 +96,7 @@ def test_novelty():
     assert found[1] == pytest.approx(novelty([stretched], [shuffled])[0])
 
 
-def test_what_cannot_be_improved(first, tmp_path):
+def test_unsuitable_models_and_data_are_refused(first, tmp_path):
     model, data = first
     with pytest.raises(GeomAttError, match="trained on other data"):
         improve(model, data[:20], quick(), tmp_path / "out")
