@@ -214,7 +214,7 @@ def test_checkpoint_header_is_plain_json(tmp_path):
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
     run, data = tmp_path / "run", npz(tmp_path / "data.npz")
-    resume = ("train", "--out", run, "--resume")
+    resume = ("train", "--out", run, "--resume", "--checkpoint-every", 0)
     with Process(*arguments(data, run, 100000)) as process:
         process.wait_until(lambda: checkpoint.exists(run))
         second = geomatt(*resume)
@@ -226,7 +226,7 @@ def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
         before = checkpoint.read(run).counters.epoch
         process.wait_until(lambda: checkpoint.read(run).counters.epoch > before)  # a kill leaves no lock
         process.send_signal(signal.SIGTERM)
-        assert process.wait(60) == 128 + signal.SIGTERM
+        assert process.wait(60) == 128 + signal.SIGTERM, process.stderr
     assert not (run / folder.LOCK).exists()
 
 
