@@ -10,7 +10,7 @@ demo: $(VENV)/ready
 
 test: lint
 	@sh scripts/install_browser.sh
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 	@$(BIN)/python -c "import triton" 2>/dev/null || \
 		echo "NOTE: Triton is not available on this system, so the tests of the GPU kernels were skipped."
 	@sh scripts/install_browser.sh check || \

@@ -18,13 +18,14 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from geomatt.model import load
 from geomatt.training import checkpoint
 
-COMMAND = [sys.executable, "-m", "geomatt", "train"]
+COMMAND = [sys.executable, "-m", "geomatt"]
 SETTINGS = {
     "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--model": "geomatt",
     "--features": 8, "--overlap-features": 16,
@@ -45,16 +46,22 @@ def main() -> None:
     sys.exit(1 if wrong else 0)
 
 
-def kill_test(folder: Path, kills: int, members: int = 0, epochs: int = 400, seed: int = 0) -> int:
+def launch(*words: str) -> Any:
+    """`geomatt WORDS` as a process."""
+    return subprocess.Popen([*COMMAND, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def kill_test(
+    folder: Path, kills: int, members: int = 0, epochs: int = 400, seed: int = 0, start: Any = launch
+) -> int:
     """The number of kills after which the resumed run differs from the uninterrupted one."""
     pick, wrong = random.Random(seed), 0
-    subprocess.run(arguments(folder / "whole", members, epochs), check=True, capture_output=True)
+    finish(start(*arguments(folder / "whole", members, epochs)))
     for number in range(kills):
         cut = folder / "cut"
         moment = pick.randrange(epochs * max(1, members)), pick.uniform(0.0, 0.05)
-        done = killed(arguments(cut, members, epochs), cut, *moment)
-        resume = [*COMMAND, "--out", str(cut), "--resume", "--checkpoint-every", "0"]
-        subprocess.run(resume, check=True, capture_output=True)
+        done = killed(start(*arguments(cut, members, epochs)), cut, *moment)
+        finish(start("train", "--out", str(cut), "--resume", "--checkpoint-every", "0"))
         problems = differences(folder / "whole", cut, members)
         wrong += bool(problems)
         print(f"kill {number + 1}: after {done} epochs, {'; '.join(problems) or 'the same'}", flush=True)
@@ -62,18 +69,23 @@ def kill_test(folder: Path, kills: int, members: int = 0, epochs: int = 400, see
     return wrong
 
 
+def finish(process: Any) -> None:
+    if status := process.wait():
+        raise RuntimeError(f"a run ended with status {status}")
+
+
 def arguments(out: Path, members: int, epochs: int) -> list[str]:
     settings = {**SETTINGS, "--epochs": epochs, **({"--members": members} if members else {})}
     flat = [str(x) for pair in settings.items() for x in pair]
-    return [*COMMAND, "embedded/ethanol", "--out", str(out), *flat]
+    return ["train", "embedded/ethanol", "--out", str(out), *flat]
 
 
-def killed(command: list[str], out: Path, epochs: int, seconds: float) -> int:
-    """Start a run and kill it so many seconds after an epoch; returns the epochs in its checkpoints.
+def killed(process: Any, out: Path, epochs: int, seconds: float) -> int:
+    """Kill a run so many seconds after an epoch; returns the epochs in its checkpoints.
 
     It is not killed before its first file: there would be nothing to resume.
     """
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    with process:
         while process.poll() is None and not ((out / "config.toml").is_file() and rows_in(out) >= epochs):
             time.sleep(0.002)
         time.sleep(seconds)

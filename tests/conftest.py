@@ -9,10 +9,58 @@ import torch
 from hypothesis import settings
 
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.cpu.engine import CODE as GEOMETRIC_ATTENTION
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.native.library import library
+from geomatt.model.pair_states.cpu.engine import CODE as PAIR_STATES
+from geomatt.training import run as training_run
+from geomatt.training.history_plot import plot_history
+
+if not torch.cuda.is_available():  # read when Triton is first imported: its kernels then run on the CPU
+    os.environ["TRITON_INTERPRET"] = "1"
 
 settings.register_profile("geomatt", deadline=None, derandomize=True, max_examples=15)
 settings.load_profile("geomatt")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_loss_pictures():
+    """Training runs draw no loss curves, which would take longer than the runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(training_run, "plot_history", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiled_code():
+    """C++ code is loaded before a test chooses another cache, for which it would be compiled again."""
+    library(GEOMETRIC_ATTENTION)
+    library(PAIR_STATES)
+
+
+@pytest.fixture
+def loss_pictures(monkeypatch):
+    """For tests in which training runs draw their loss curves."""
+    monkeypatch.setattr(training_run, "plot_history", plot_history)
+
+
+@pytest.fixture(scope="session")
+def triton_interpreter():
+    """Triton's interpreter without its int(array), which fails with newer numpy."""
+    if torch.cuda.is_available():
+        yield
+        return
+    from triton.runtime import interpreter
+
+    scope = interpreter._LangPatchScope
+    original = scope.set_attr
+
+    def set_attr(self, owner, name, value):
+        original(self, owner, name, (lambda t: int(t.handle.data.item())) if name == "__index__" else value)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scope, "set_attr", set_attr)
+        yield
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +85,14 @@ def real_data() -> Path:
 def cluster():
     """A Dask cluster of two processes."""
     distributed = pytest.importorskip("distributed")
-    with warnings.catch_warnings():
+    import dask
+    from command_line import start_forkserver
+
+    start_forkserver()
+    with (
+        warnings.catch_warnings(),
+        dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}),
+    ):
         warnings.simplefilter("ignore")
         with distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None

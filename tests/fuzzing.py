@@ -39,6 +39,10 @@ import numpy as np
 
 from geomatt.errors import GeomAttError
 
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent))
+from command_line import start_forkserver
+
 MEMORY = 2 << 30  # bytes above what the process has after reading the undamaged file
 SECONDS = 20.0
 NUMBERS = (b"999999999999", b"-1", b"0", b"1e308", b"nan", b"4294967296", b"9" * 400)
@@ -503,7 +507,7 @@ class Reader:
     def start(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.connection, other = multiprocessing.Pipe()
-        context = multiprocessing.get_context("spawn")
+        context = start_forkserver()
         arguments = (other, self.names, Path(self.folder.name))
         self.process = context.Process(target=serve, args=arguments, daemon=True)
         self.process.start()
@@ -568,5 +572,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
     main()

@@ -14,7 +14,6 @@ from scripts_path import load_script
 
 from geomatt import GeomAttError
 from geomatt.cli import app
-from geomatt.training.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 TUTORIALS = sorted((ROOT / "docs/tutorials").glob("*.md"))
@@ -47,7 +46,6 @@ def test_tutorial_runs(path, tmp_path, monkeypatch, capsys):
     for package in NEEDS.get(path.stem, []):
         pytest.importorskip(package)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(Run, "plot", lambda self: None)  # seconds that show nothing here
     names: dict[str, object] = {}
     code = blocks(path, "python")
     assert code

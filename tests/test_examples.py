@@ -1,12 +1,11 @@
 """The scripts in examples/ run as they stand."""
 
-import os
 import runpy
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from command_line import Process
 
 from geomatt import GeomAttError
 
@@ -38,20 +37,17 @@ def test_every_example_is_tested():
     assert {path.name for path in EXAMPLES.glob("*.py")} == {*ARGUMENTS, *ENGINES}
 
 
+def run_script(path: str, *arguments: str) -> None:
+    sys.argv = [path, *arguments]
+    runpy.run_path(path, run_name="__main__")
+
+
 @pytest.mark.parametrize("name", ARGUMENTS)
-def test_example(name, tmp_path):
+def test_example(name, tmp_path, monkeypatch):
     if name == "waters.py":
         pytest.importorskip("tblite", reason="tblite is not installed (pip install 'geomatt[xtb]')")
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *ARGUMENTS[name]],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    monkeypatch.chdir(tmp_path)
+    assert Process(EXAMPLES / name, *ARGUMENTS[name], run=run_script).check().strip()
 
 
 @pytest.mark.filterwarnings("ignore:The distance between")
@@ -60,9 +56,9 @@ def test_engine_example(name, tmp_path, monkeypatch, capsys):
     package, extra, arguments = ENGINES[name]
     pytest.importorskip(package, reason=f"{package} is not installed (pip install 'geomatt[{extra}]')")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", [name, *arguments])
+    monkeypatch.setattr(sys, "argv", sys.argv)
     try:
-        runpy.run_path(str(EXAMPLES / name), run_name="__main__")  # here: importing torch takes longest
+        run_script(str(EXAMPLES / name), *arguments)
     except GeomAttError as error:
         if "LAMMPS cannot be loaded" not in str(error):
             raise

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import ase
 import ase.io
 import torch
 import typer
+from command_line import Process
 from conftest import small_network
 
 from geomatt import Potential, save
@@ -22,14 +21,14 @@ ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
-def test_python_example_runs(tmp_path):
+def test_python_example_runs(tmp_path, monkeypatch, capsys):
     (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     network = small_network(dtype=torch.float32)
     save(Potential(network, Normalisation(-100.0, 1.0)), tmp_path / "runs/mine/model.safetensors")
     ase.io.write(tmp_path / "molecule.xyz", ase.Atoms("OH2", [[0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]]))
-    answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stderr
-    assert "('k=2 layer 1', (3, 3))" in answer.stdout
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {})
+    assert "('k=2 layer 1', (3, 3))" in capsys.readouterr().out
 
 
 def test_commands_exist():
@@ -53,12 +52,11 @@ def test_links_exist():
         assert (ROOT / target).exists(), target
 
 
-def test_demo_command(tmp_path):
-    command = [sys.executable, "-m", "geomatt", "demo", "--epochs", "1", "--md-steps", "5"]
+def test_demo_command(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     for name in ("geomatt-demo", "geomatt-demo-2"):  # a second demo leaves the first alone
-        answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        assert answer.returncode == 0, answer.stderr
-        assert "forces MAE" in answer.stdout
-        assert "next" in answer.stdout
+        printed = Process("demo", "--epochs", "1", "--md-steps", "5").check()
+        assert "forces MAE" in printed
+        assert "next" in printed
         for file in ("model.safetensors", "attention.png", "molecule.png", "parity.png", "demo.json"):
             assert (tmp_path / name / file).stat().st_size > 0

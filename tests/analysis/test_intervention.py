@@ -68,7 +68,7 @@ def test_ones_change_nothing_and_padding_stays_zero(kind):
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
-def test_an_atom_without_pairs_is_gone(kind):
+def test_switching_off_all_pairs_of_an_atom_removes_it(kind):
     network, whole = make(kind), molecule()
     rest = Structure(whole.numbers[:4], whole.positions[:4])
     alone = switch_of(network, 5, [(i, 4) for i in range(4)])

@@ -3,10 +3,13 @@
 import dataclasses
 import importlib.util
 import json
+import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
+from command_line import Process
 from scripts_path import load_script
 from typer.testing import CliRunner
 
@@ -221,9 +224,16 @@ def test_interrupt_keeps_what_was_measured(monkeypatch):
     assert "Interrupted" in result.notes[0]
 
 
+def run_program(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+    """As `subprocess.run` of `python -c PROGRAM`, in a process that has imported torch already."""
+    process = Process(command[2], run=exec)
+    return subprocess.CompletedProcess(command, process.wait(), process.stdout, process.stderr)
+
+
 def test_quick_run(tmp_path, monkeypatch):
     """All suites from the command line: tables, result file, picture, and a page made from them."""
     pytest.importorskip("torch_geometric")
+    monkeypatch.setattr("geomatt.bench.scaling.subprocess", SimpleNamespace(run=run_program))
     monkeypatch.setattr(BenchSettings, "of", classmethod(lambda cls, device, quick, models: QUICK))
     file, picture = tmp_path / "bench.json", tmp_path / "scaling.png"
     answer = CliRunner().invoke(app, ["bench", "--quick", "--json", str(file), "--plot", str(picture)])

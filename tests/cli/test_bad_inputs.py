@@ -65,7 +65,7 @@ def folder(tmp_path, monkeypatch):
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_commands(command, message, folder, monkeypatch, capsys):
+def test_invalid_input_of_commands(command, message, folder, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["geomatt", *command.split()])
     with pytest.raises(SystemExit) as stopped:
         main()
@@ -147,7 +147,7 @@ def test_a_byte_order_mark_does_not_matter(folder):
         (lambda m, d: geomatt.train("a", geomatt.random_split(9, 5, 2), tiny_config(), "run"), "read"),
     ],
 )
-def test_python(call, message, ethanol, tmp_path, monkeypatch):
+def test_invalid_input_in_python(call, message, ethanol, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(GeomAttError, match=message):
         call(*ethanol)

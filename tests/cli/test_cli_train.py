@@ -8,9 +8,9 @@ import types
 
 import numpy as np
 import pytest
+from command_line import geomatt
 from training_toy import history, npz, springs
 
-from geomatt.cli import main
 from geomatt.cli.train_display import live_progress
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
@@ -18,40 +18,16 @@ from geomatt.training.history import EpochRow
 from geomatt.training.loop import TrainProgress
 from geomatt.training.scratch import Comparison
 
-TINY = [
-    "--model",
-    "geomatt",
-    "--features",
-    "8",
-    "--overlap-features",
-    "16",
-    "--orders",
-    "2,3",
-    "--layers",
-    "2",
-    "--batch",
-    "8",
-]
-TINY += ["--no-report"]
+TINY = ["--model", "geomatt", "--features", "8", "--overlap-features", "16", "--orders", "2,3",
+        "--layers", "2", "--batch", "8", "--no-report"]  # fmt: skip
 SIZES = ["--train", "20", "--val", "10"]
 
 
-@pytest.fixture
-def geomatt(monkeypatch, capsys):
-    """Run a command; returns its exit status, stdout and stderr."""
-
-    def call(*arguments) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["geomatt", *map(str, arguments)])
-        status = 0
-        try:
-            main()
-        except SystemExit as stop:
-            status = int(stop.code or 0)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return status, captured.out, captured.err
-
-    return call
+@pytest.fixture(autouse=True)
+def no_parity_plots(request, monkeypatch):
+    """They take longer than the training; drawn in tests with `loss_pictures`."""
+    if "loss_pictures" not in request.fixturenames:
+        monkeypatch.setattr("geomatt.evaluation.parity_plot", lambda *_: None)
 
 
 @pytest.fixture
@@ -59,7 +35,8 @@ def data(tmp_path):
     return npz(tmp_path / "data.npz")
 
 
-def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
+@pytest.mark.usefixtures("loss_pictures")
+def test_train_and_repeat_from_its_configuration(data, tmp_path):
     run, again = tmp_path / "run", tmp_path / "again"
     arguments = ("train", data, "--out", run, *SIZES, *TINY)
     status, out, err = geomatt(*arguments, "--epochs", 3, "--unit", "kcal/mol", "--report")
@@ -89,8 +66,7 @@ def test_train_and_repeat_from_its_configuration(geomatt, data, tmp_path):
     assert "batch was 8 and is now 4" in err
 
 
-@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
-def test_members_and_transfer(geomatt, data, tmp_path):
+def test_members_and_transfer(data, tmp_path):
     run = tmp_path / "run"
     status, out, err = geomatt(
         "train", data, "--out", run, *SIZES, *TINY, "--epochs", 1, "--folds", 3, "--report"
@@ -118,8 +94,7 @@ def test_members_and_transfer(geomatt, data, tmp_path):
     assert len(history(tmp_path / "moved")) == 2
 
 
-@pytest.mark.filterwarnings("ignore:The transferred model", "ignore:The base never saw")
-def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
+def test_transfer_from_a_model_that_ships(tmp_path):
     status, out, err = geomatt(
         "transfer", "md17/ethanol:fast", "embedded/ethanol", "--out", tmp_path / "moved", *SIZES,
         "--epochs", 1, "--no-report",
@@ -143,7 +118,7 @@ def test_transfer_from_a_model_that_ships(geomatt, tmp_path):
     assert "md17/ethanol:fast" in err  # it says which there are
 
 
-def test_energy_only(geomatt, tmp_path):
+def test_energy_only(tmp_path):
     data = npz(tmp_path / "data.npz", F=None)
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--epochs", 1)
     assert status == 1
@@ -155,7 +130,7 @@ def test_energy_only(geomatt, tmp_path):
     assert "–" in out
 
 
-def test_index_files_keys_and_references(geomatt, tmp_path):
+def test_index_files_keys_and_references(tmp_path):
     positions = np.load(npz(tmp_path / "whole.npz"))["F"]
     data = npz(tmp_path / "data.npz", F=None, my_forces=positions)
     (tmp_path / "train.txt").write_text("\n".join(map(str, range(20))))
@@ -199,14 +174,14 @@ def test_index_files_keys_and_references(geomatt, tmp_path):
         (["--config", "absent.toml"], "absent.toml"),
     ],
 )
-def test_invalid_arguments_give_clear_messages(geomatt, data, tmp_path, arguments, message):
+def test_invalid_arguments_give_clear_messages(data, tmp_path, arguments, message):
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *TINY, *arguments)
     assert status == 1
     assert message in err
     assert not (tmp_path / "run" / "checkpoint.safetensors").exists()
 
 
-def test_places_that_are_not_runs(geomatt, data, tmp_path):
+def test_places_that_are_not_runs(data, tmp_path):
     for resume in ([], ["--resume"]):
         status, _, err = geomatt("train", data, "--out", data, *SIZES, *TINY, *resume)
         assert status == 1
@@ -217,7 +192,7 @@ def test_places_that_are_not_runs(geomatt, data, tmp_path):
 
 
 @pytest.mark.filterwarnings("always:.*outliers")
-def test_outliers_are_dropped_on_request(geomatt, tmp_path):
+def test_outliers_are_dropped_on_request(tmp_path):
     _, energies, forces = springs([6, 1, 1, 8], 40)
     energies[3] += 100.0
     forces[7] *= 1e4
@@ -242,7 +217,7 @@ def test_outliers_are_dropped_on_request(geomatt, tmp_path):
     assert status == 0, err
 
 
-def test_bad_files_and_folders(geomatt, data, tmp_path):
+def test_bad_files_and_folders(data, tmp_path):
     status, _, err = geomatt("train", tmp_path / "absent.npz", "--out", tmp_path / "run")
     assert status == 1
     assert "absent.npz" in err
@@ -256,7 +231,7 @@ def test_bad_files_and_folders(geomatt, data, tmp_path):
     assert status == 1
 
 
-def test_tensorboard_is_an_extra(geomatt, data, tmp_path, monkeypatch):
+def test_tensorboard_is_an_extra(data, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     status, _, err = geomatt("train", data, "--out", tmp_path / "run", *SIZES, *TINY, "--tensorboard")
     assert status == 1
@@ -264,13 +239,13 @@ def test_tensorboard_is_an_extra(geomatt, data, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("command", ["train", "transfer"])
-def test_help_has_an_example(geomatt, command):
+def test_help_has_an_example(command):
     status, out, _ = geomatt(command, "--help")
     assert status == 0
     assert f"Example: geomatt {command}" in out
 
 
-def test_tensorboard_gets_every_epoch(geomatt, data, tmp_path, monkeypatch):
+def test_tensorboard_gets_every_epoch(data, tmp_path, monkeypatch):
     written = []
 
     class SummaryWriter:
@@ -304,7 +279,7 @@ def test_progress_line(capsys):
 
 
 @pytest.mark.filterwarnings("always:.*in the other files too")
-def test_several_files_and_files_to_validate_and_test_on(geomatt, tmp_path):
+def test_several_files_and_files_to_validate_and_test_on(tmp_path):
     def part(name, first, last, **changes):
         positions, energies, forces = (x[first:last] for x in springs([6, 1, 1, 8], 40))
         return npz(tmp_path / name, R=positions, E=energies, F=forces, **changes)

@@ -254,7 +254,7 @@ def test_help_has_an_example(command):
     assert "Example: geomatt" in " ".join(run(command, "--help").split())
 
 
-def test_the_real_program(place):
+def test_python_m_geomatt(place):
     """One command as a process of its own: output on stdout, mistakes on stderr without a traceback."""
     program = [sys.executable, "-m", "geomatt", "info"]
     good = subprocess.run([*program, str(place)], capture_output=True, text=True, check=True)

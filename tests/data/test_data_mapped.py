@@ -88,7 +88,7 @@ def test_convert_reads_xyz_in_parts(tmp_path, monkeypatch):
         list(readers.read_parts(tmp_path / "cut.extxyz"))
 
 
-def test_what_is_refused(tmp_path):
+def test_invalid_uses_are_refused(tmp_path):
     data = Dataset.from_structures([structure(i, forces=True, cell=False, charge=0.0) for i in range(3)])
     folder = tmp_path / "data.arrays"
     write(data, folder)

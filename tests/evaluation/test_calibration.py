@@ -23,7 +23,6 @@ from geomatt.model.surroundings import Surroundings
 from geomatt.simulation import GeomAttCalculator
 from geomatt.training import train_members
 from geomatt.training.dataset import make_splits
-from geomatt.training.run import Run
 
 
 @given(st.integers(0, 1000), st.floats(0.1, 10.0))
@@ -50,9 +49,7 @@ def test_few_data_and_members_that_agree():
 def committee(tmp_path_factory):
     folder = tmp_path_factory.mktemp("members") / "run"
     config = tiny_config(members=2, epochs=2)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "plot", lambda self: None)  # takes most of the time
-        train_members(molecule(), make_splits(config, 40), config, folder)
+    train_members(molecule(), make_splits(config, 40), config, folder)
     return folder
 
 

@@ -7,11 +7,13 @@ import os
 import shutil
 import stat
 import subprocess
-import sys
 import time
+import warnings
+from pathlib import Path
 
 import pytest
 import torch
+from command_line import Process
 from conftest import random_atoms, small_network
 
 from geomatt.data.batch import Batch
@@ -206,16 +208,24 @@ def test_potential_uses_the_compiled_engine():
 
 @pytest.fixture
 def anew(monkeypatch, tmp_path):
-    """As on a machine where nothing was compiled yet; call it to look for the library."""
+    """As on a machine where nothing was compiled yet; call it to look for the library of a folder of code."""
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
-    return lambda: native_library.library.__wrapped__(CODE)
+    short = tmp_path / "code"  # compiled sooner than that of the engine
+    short.mkdir()
+    (short / "native.cpp").write_text('extern "C" int answer() { return 42; }\n')
+    return lambda code=short: native_library.library.__wrapped__(code)
 
 
 def test_library_is_compiled_once_and_cached(anew, monkeypatch, tmp_path):
-    assert isinstance(anew(), ctypes.CDLL)
+    assert anew().answer() == 42
     (kept,) = (tmp_path / "cache" / "native").iterdir()
     monkeypatch.setattr(native_library, "_compile", lambda *given: pytest.fail("compiled again"))
     assert anew()._name == str(kept)
+
+
+def load_library(code: str) -> None:
+    warnings.simplefilter("error")
+    assert native_library.library(Path(code)).answer() == 42
 
 
 def test_processes_that_start_at_once_compile_once(anew, monkeypatch, tmp_path):
@@ -228,19 +238,15 @@ def test_processes_that_start_at_once_compile_once(anew, monkeypatch, tmp_path):
     )
     compiler.chmod(0o700)
     monkeypatch.setenv("CXX", str(compiler))
-    code = (
-        "from geomatt.model.geometric_attention.cpu.engine import CODE; "
-        "from geomatt.model.native.library import library; assert library(CODE) is not None"
-    )
-    processes = [subprocess.Popen([sys.executable, "-W", "error", "-c", code]) for _ in range(4)]
-    assert [p.wait(120) for p in processes] == [0] * 4
+    processes = [Process(tmp_path / "code", run=load_library) for _ in range(4)]
+    assert [p.wait() for p in processes] == [0] * 4
     assert len(list(calls.iterdir())) == 1
     assert [p.suffix for p in (tmp_path / "cache" / "native").iterdir()] == [".so"]
 
 
 @pytest.fixture
 def quickly(anew, monkeypatch):
-    """As `anew`, with a copy of the library in place of compilation."""
+    """As `anew`, with a copy of a library in place of compilation."""
     compiled = native_library.library(CODE)._name
 
     def copy(compiler, flags, code, target):
@@ -294,19 +300,20 @@ def test_library_without_openmp_uses_its_own_threads(anew, monkeypatch):
     numbers, positions = structures(7)
     expected = compiled(config, parameters, numbers, positions.float())
     monkeypatch.setattr(native_library, "OPENMP", ("-fno-such-option",))
-    own = anew()
+    own = anew(CODE)
     assert not native_library.to_be_compiled(CODE)  # what cannot be made is not asked for again
     monkeypatch.setattr("geomatt.model.geometric_attention.cpu.engine.library", lambda code: own)
     got = compiled(config, parameters, numbers, positions.float())
     assert all(torch.equal(got[name], value) for name, value in expected.items())
 
 
-def test_damaged_library_is_compiled_again(anew):
-    kept = native_library._target(native_library.compiler(), native_library._variants()[0], CODE)
+def test_damaged_library_is_compiled_again(anew, tmp_path):
+    code, by = tmp_path / "code", native_library.compiler()
+    kept = native_library._target(by, native_library._variants()[0], code)
     kept.parent.mkdir(parents=True)
     kept.write_bytes(b"")
-    assert isinstance(anew(), ctypes.CDLL)
-    assert kept.stat().st_size > 10_000
+    assert anew().answer() == 42
+    assert kept.stat().st_size > 1000
 
 
 def test_missing_compiler_is_not_an_error(anew, monkeypatch):

@@ -530,7 +530,7 @@ def test_predictions_outside_the_data_are_announced():
         potential.predict([data[1], data[2], Structure(data[0].numbers, moved)])
 
 
-def test_looking_at_thousands_of_frames_is_cheap():
+def test_checking_6000_frames_takes_less_than_3_seconds():
     data, domain = ethanol(), Domain.measure(ethanol())
     frames = dict(enumerate(list(data) * 3))
     start = time.perf_counter()

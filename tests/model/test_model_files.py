@@ -157,7 +157,7 @@ def set_header(**values):
         (lambda h, t: t.update(W=t["W"].double()), "W is torch.float64"),
     ],
 )
-def test_files_that_do_not_fit(tmp_path, change, message):
+def test_inconsistent_files_are_refused(tmp_path, change, message):
     path = tmp_path / "m.safetensors"
     save(make(), path)
     rewrite(path, change)

@@ -92,7 +92,7 @@ def test_results_do_not_depend_on_the_threads(structures: int) -> None:
     assert all(torch.equal(found[0][name], other[name]) for other in found[1:] for name in other)
 
 
-def test_not_a_number_stays_that_and_coincident_atoms_feel_nothing() -> None:
+def test_nan_propagates_and_coincident_atoms_have_zero_force() -> None:
     network, state, batch = members(1, channels=32)
     batch.positions[0, 0, 0, 0] = torch.nan
     batch.positions[0, 1] = 0.0
@@ -114,7 +114,7 @@ def test_unknown_elements_and_structures_without_atoms() -> None:
     assert_same(network, found, results(DenseEngine(network), state, batch))
 
 
-def test_what_it_does_not_serve() -> None:
+def test_unsupported_batches_are_left_to_the_dense_engine() -> None:
     network, state, batch = members(1, channels=32)
     parameters, inputs = {name: single(value) for name, value in state.items()}, batch.apply(single)
     engine = CompiledEngine(network)
@@ -130,7 +130,7 @@ def test_what_it_does_not_serve() -> None:
     assert torch.equal(found.energy, expected.energy)
 
 
-def test_evaluations_and_training_use_it() -> None:
+def test_evaluation_and_training_use_the_compiled_engine() -> None:
     network = small_network(channels=32).float()
     batch = members(1)[2].member(0).apply(single)
     found = Evaluator(network, keep=True)(batch, forces=False)

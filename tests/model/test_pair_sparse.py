@@ -203,7 +203,7 @@ def test_sums_over_triangles_in_plain_torch_and_compiled(monkeypatch) -> None:
         assert torch.allclose(sums(u, v, t, **flips), expected, atol=1e-12)
 
 
-def test_structures_of_any_size_by_what_they_need(monkeypatch) -> None:
+def test_batches_are_split_by_the_memory_they_need(monkeypatch) -> None:
     network, batch = small_network(radius=RADIUS), random_batch((2, 9, 4, 1))
     expected = evaluate(network, batch)
     monkeypatch.setattr(sparse_engine, "SHARE", 1e-12)
@@ -214,7 +214,7 @@ def test_structures_of_any_size_by_what_they_need(monkeypatch) -> None:
     assert torch.allclose(found.forces, expected.forces, atol=1e-12)
 
 
-def test_what_does_not_fit_says_how_many_atoms_would(monkeypatch) -> None:
+def test_too_large_structures_give_the_largest_number_of_atoms(monkeypatch) -> None:
     network, batch = small_network(radius=RADIUS), random_batch((9,))
     engine = SparseEngine(network)
     needed = engine.bytes_of(engine.graphs.of(batch)[0])

@@ -1,59 +1,24 @@
-"""The Triton kernels against `DenseEngine`: on a GPU where there is one, else in Triton's interpreter.
-
-Triton decides for the interpreter when it is first imported, so that happens in a process of its own.
-"""
+"""The Triton kernels against `DenseEngine`: on a GPU where there is one, else in Triton's interpreter."""
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 from test_pair_dense import members, slopes
+from triton_kernels import DEVICE, runs_kernels
 
 from geomatt.model.pair_states.dense.engine import DenseEngine
 
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-runs_kernels = pytest.mark.skipif(DEVICE == "cpu" and not INTERPRETED, reason="no GPU, no interpreter")
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # numpy's, inside the interpreter
-    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="no Triton"),
-]
-
-
-@pytest.mark.skipif(DEVICE == "cuda" or INTERPRETED, reason="the tests below run by themselves")
-def test_in_the_interpreter() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", __file__],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stdout[-5000:]
+pytestmark = runs_kernels
 
 
 @pytest.fixture(scope="module")
 def engine_class() -> Any:
     from geomatt.model.pair_states.gpu.engine import TritonEngine
 
-    if INTERPRETED:
-        from triton.runtime import interpreter
-
-        scope = interpreter._LangPatchScope
-        original = scope.set_attr
-
-        def set_attr(self: Any, owner: Any, name: str, value: Any) -> None:
-            """The interpreter's int(array) fails with newer numpy."""
-            index = (lambda t: int(t.handle.data.item())) if name == "__index__" else value
-            original(self, owner, name, index)
-
-        scope.set_attr = set_attr
     return TritonEngine
 
 
@@ -76,7 +41,6 @@ def undefined_memory() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-@runs_kernels
 @pytest.mark.usefixtures("undefined_memory")
 @pytest.mark.parametrize(
     ("count", "changes"),
@@ -108,15 +72,13 @@ def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: di
         assert close(g, r, tolerance), name
 
 
-@runs_kernels
-def test_what_the_kernels_do_not_do_goes_to_the_dense_engine(engine_class: Any) -> None:
+def test_unsupported_batches_are_left_to_the_dense_engine(engine_class: Any) -> None:
     network, state, batch = members(1)
     triton, dense = engine_class(network), DenseEngine(network)
     found, expected = (e.evaluate(e.prepare(state), batch) for e in (triton, dense))
     assert torch.equal(found.forces, expected.forces)  # float64
 
 
-@runs_kernels
 @pytest.mark.usefixtures("undefined_memory")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_sums_over_triangles(engine_class: Any, dtype: torch.dtype) -> None:

@@ -80,7 +80,7 @@ def test_models_command_lists_metadata_of_the_files(shipped):
     assert stored["md17/aspirin"]["record"]["epochs"] == 2000
 
 
-def test_a_model_that_fell_apart_says_so_in_dynamics(shipped):
+def test_unstable_models_warn_in_dynamics(shipped):
     ship(shipped, "md17/aspirin")
     failed = {"intact": 3, "runs": 5, "ps": 300.0, "failed_at_ps": [20.5, 9.2]}
     kept = {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": []}

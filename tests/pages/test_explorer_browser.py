@@ -164,7 +164,7 @@ def test_sets_of_pairs_are_switched_off(visit):
     assert visit.shows(".matrix", before[1])
 
 
-def test_a_set_of_ones_own(visit):
+def test_a_set_of_pairs_chosen_by_the_user(visit):
     single = []
     for j in (1, 4, 3):
         visit.page.mouse.click(*cell_of(visit, 0, j))
@@ -327,7 +327,7 @@ def test_frames_are_drawn_on_each_other(chromium, tmp_path):
     tab.close()
 
 
-def test_narrow_and_dark(chromium, file):
+def test_narrow_windows_and_dark_mode(chromium, file):
     page = chromium.new_page(viewport={"width": 360, "height": 740}, color_scheme="dark")
     made = Visit(page, file)
     page.wait_for_selector(".explorer[data-ready]")

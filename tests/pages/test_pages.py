@@ -156,7 +156,7 @@ def test_periodic_structures_have_a_cell_and_bonds_across_it():
     assert arrays["turns"].reshape(3, 3).tolist() == np.eye(3).tolist()
 
 
-def test_frames_lie_on_each_other(frames):
+def test_frames_are_aligned(frames):
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     turn *= np.sign(np.linalg.det(turn))

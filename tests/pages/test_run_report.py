@@ -66,7 +66,7 @@ def test_worst_frames_and_distance(run):
     assert min(away["x"]) > 0
 
 
-def test_training_frames_are_at_no_distance(run):
+def test_training_frames_have_zero_distance_to_the_data(run):
     result, dataset, split, _ = run
     known = evaluate(result.potential, dataset, indices=split.train, exclude_trained=False)
     charts = next(b for b in error_blocks(known, dataset.select(split.train)) if b["kind"] == "charts")
@@ -97,7 +97,7 @@ def test_members_and_mixtures(run, tmp_path):
     assert len(table["rows"]) == 1 + 2 + 3  # all, two molecules, three elements
 
 
-def test_a_browser_shows_them(chromium, page, run, tmp_path):
+def test_reports_in_a_browser(chromium, page, run, tmp_path):
     result, *_, tested = run
     for number, shown in enumerate((page, evaluation_report(result.potential, tested))):
         tab = chromium.new_page(viewport={"width": 380, "height": 800})

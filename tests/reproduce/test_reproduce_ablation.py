@@ -20,7 +20,6 @@ from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy
 from geomatt.reproduce.ablation_networks import NETWORKS, Changed
 from geomatt.reproduce.frame import plain
 from geomatt.training import Diverged
-from geomatt.training.run import Run
 
 SETTINGS = {"channels": 6, "rounds": 2, "functions": 8}
 ELEMENTS = (1, 6, 8)
@@ -107,7 +106,7 @@ def test_every_network_is_pair_states_but_for_its_change():
     torch.testing.assert_close(evaluate(both, batch)[0], expected)
 
 
-def test_what_the_networks_change():
+def test_each_variation_changes_the_network():
     batch = atoms()
     for one in make("pair-symmetric").run(batch):
         torch.testing.assert_close(one.states, one.states.transpose(1, 2))
@@ -133,7 +132,6 @@ def test_what_the_networks_change():
 @pytest.fixture
 def quick(monkeypatch, tmp_path):
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "no-cache"))
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     return ExperimentSettings(quick=True, out=tmp_path / "out")
 
 

@@ -11,7 +11,6 @@ from geomatt.reproduce import ExperimentSettings, dna_models, draw_figures, get,
 from geomatt.reproduce.dna_attention import HYDROGEN_BONDS, PAIR, decode, encode, truths
 from geomatt.reproduce.dna_models import DnaSize, segment_split
 from geomatt.reproduce.report import blocks
-from geomatt.training.run import Run
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
 TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL, seeds=2)
@@ -28,7 +27,6 @@ def frames() -> Dataset:
 @pytest.fixture(autouse=True)
 def tiny(monkeypatch):
     monkeypatch.setattr(dna_models, "QUICK", TINY)
-    monkeypatch.setattr(Run, "plot", lambda self: None)  # takes most of the time
 
 
 def test_the_script_builds_two_pairs():

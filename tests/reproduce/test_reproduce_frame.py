@@ -80,7 +80,7 @@ def test_a_damaged_or_impossible_result_is_refused(tmp_path):
     assert not (tmp_path / "y.json").exists()
 
 
-def test_tables_read_alike_everywhere():
+def test_tables_as_markdown_and_in_the_terminal():
     table = ResultTable("t", "T", ["a", "b|c"], [["x", "1"], ["<y>", "2"]], "In eV.", strong=frozenset({1}))
     assert table.markdown().splitlines()[:2] == ["| a | b\\|c |", "| --- | ---: |"]
     assert "| **<y>** | **2** |" in table.markdown()

@@ -13,7 +13,6 @@ from geomatt.reproduce.md17 import Md17Study, Member
 from geomatt.reproduce.pair import PairMember, PairStudy
 from geomatt.reproduce.spreading import spread
 from geomatt.reproduce.study import train_in_worker
-from geomatt.training.run import Run
 
 pytest.importorskip("distributed")
 FOLDS = [Member("ethanol", fold, orders=(2,), recipe="fast") for fold in (0, 1)]
@@ -21,7 +20,6 @@ FOLDS = [Member("ethanol", fold, orders=(2,), recipe="fast") for fold in (0, 1)]
 
 @pytest.mark.filterwarnings("ignore")
 def test_folds_and_molecules_on_a_dask_cluster(cluster, tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "no-data"))  # the embedded ethanol is used
     here = ExperimentSettings(quick=True, out=tmp_path / "here")
     alone = Md17Study(here, silent)

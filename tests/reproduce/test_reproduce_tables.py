@@ -35,7 +35,6 @@ def tiny(monkeypatch, tmp_path):
     """The quick setting, even smaller, on the embedded ethanol data."""
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "no-cache"))
     monkeypatch.setattr(md17, "QUICK", TINY)
-    monkeypatch.setattr(Run, "plot", lambda self: None)  # takes most of the time
     schnet = {"features": 8, "filters": 8, "interactions": 1, "gaussians": 10, "cutoff": 10.0}
     monkeypatch.setattr(md17, "SCHNET", {**md17.SCHNET, "network": schnet})
     return ExperimentSettings(quick=True, out=tmp_path / "out")

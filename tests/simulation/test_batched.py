@@ -213,7 +213,7 @@ def test_a_free_molecule_has_the_right_temperature(ensemble):
         assert np.abs(spin).max() < 1e-8
 
 
-def test_starts():
+def test_initial_velocities():
     numbers, positions, _ = tetrahedron()
     masses = ATOMIC_MASSES[numbers - 1]
     held = rigid_motions(masses, positions, rotations=True)

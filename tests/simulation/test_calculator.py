@@ -96,7 +96,7 @@ def test_caching(monkeypatch):
     assert len(calls) == 4
 
 
-def test_every_change_is_noticed(monkeypatch):
+def test_every_change_of_the_atoms_is_evaluated(monkeypatch):
     network = small_network(orders=(2, 3), bias=False)
     atoms = water()
     atoms.cell = [8, 8, 8]
@@ -400,7 +400,7 @@ def test_a_change_of_the_electrons_alone_is_computed():
     assert atoms.get_potential_energy() not in (neutral, charged)
 
 
-def test_what_is_no_model_and_no_element():
+def test_invalid_models_and_elements_are_refused():
     with pytest.raises(GeomAttError, match="not None"):
         GeomAttCalculator(None)
     with pytest.raises(GeomAttError, match="no element"):

@@ -79,7 +79,7 @@ def test_systems_of_different_sizes_do_not_see_each_other():
 
 
 @pytest.mark.filterwarnings(OUTSIDE, ANOTHER)
-def test_a_new_set_of_systems_is_noticed():
+def test_another_number_of_systems_is_evaluated():
     known = reference()
     model = TorchSimModel(known.potential)
     both = state_of([known.start, known.start], model)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command_line import Process
 from tiny_network import Tiny, TinyConfig
 
 from geomatt import Committee, GeomAttError, Potential, Structure
@@ -43,14 +42,9 @@ def killer(signal):
     return kill
 
 
-KILLED = """
-import signal, sys
-sys.path[:0] = [{tests!r}, {here!r}]
-from test_md_run import *
-
-settings = replace(SHORT, ensemble="bussi", format="traj", replicas=2)
-run_dynamics(make(), WATER, settings, {folder!r}, checkpoint_every=0.0, progress=killer(signal.SIGKILL))
-"""
+def run_until_killed(folder: str) -> None:
+    settings = replace(SHORT, ensemble="bussi", format="traj", replicas=2)
+    run_dynamics(make(), WATER, settings, folder, checkpoint_every=0.0, progress=killer(signal.SIGKILL))
 
 
 def frames(path: Path) -> list[tuple]:
@@ -64,10 +58,8 @@ def test_an_interrupted_run_continues_bit_by_bit(tmp_path, ensemble, format):
     settings = replace(SHORT, ensemble=ensemble, format=format, replicas=2)
     whole = run_dynamics(make(), WATER, settings, tmp_path / "whole")
     if format == "traj":
-        here = Path(__file__).parent
-        code = KILLED.format(tests=str(here.parent), here=str(here), folder=str(tmp_path / "cut"))
-        answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
-        assert answer.returncode == -9, answer.stderr
+        process = Process(tmp_path / "cut", run=run_until_killed)
+        assert process.wait() == -signal.SIGKILL, process.stderr
     else:
         cut = run_dynamics(make(), WATER, settings, tmp_path / "cut", progress=killer(signal.SIGINT))
         assert cut.signal == signal.SIGINT

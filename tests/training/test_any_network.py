@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command_line import Process
 from tiny_network import Tiny
 from training_toy import molecule
 
@@ -22,21 +20,6 @@ from geomatt.model import registry
 from geomatt.training import TrainConfig, train, train_members
 
 SPLIT = random_split(40, 20, 10, 5, seed=0)
-SCRIPT = """
-import sys
-from pathlib import Path
-from tiny_network import Tiny
-from tiny_network import Tiny
-from training_toy import molecule
-from geomatt.data import random_split
-from geomatt.model import register
-from geomatt.training import TrainConfig, train
-
-register(Tiny)
-config = TrainConfig(model="tiny", network={"width": 6}, epochs=400, batch=8, ema_decay=0.9)
-out, split = Path(sys.argv[1]), random_split(40, 20, 10, 5, seed=0)
-train(molecule(), split, config, out, resume=out.exists(), checkpoint_every=0)
-"""
 
 
 @pytest.fixture(autouse=True)
@@ -87,23 +70,21 @@ def test_runs_in_the_calculator(tmp_path):
     np.testing.assert_allclose(atoms.get_forces(), expected.forces, rtol=1e-5, atol=1e-6)
 
 
+def train_or_resume(folder: str, kill_after: str = "") -> None:
+    def callback(progress):
+        if str(progress.epoch) == kill_after:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    registry.register(Tiny)
+    out, settings = Path(folder), config(epochs=40)
+    train(molecule(), SPLIT, settings, out, callback=callback, resume=out.exists(), checkpoint_every=0)
+
+
 def test_a_killed_process_resumes_bit_by_bit(tmp_path):
-    script = tmp_path / "run.py"
-    script.write_text(SCRIPT)
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])])
-    environment = {**os.environ, "PYTHONPATH": path}
-
-    def start(folder: str) -> subprocess.Popen:
-        return subprocess.Popen([sys.executable, str(script), str(tmp_path / folder)], env=environment)
-
-    assert start("whole").wait(timeout=120) == 0
-    process = start("killed")
-    history, deadline = tmp_path / "killed" / "history.csv", time.monotonic() + 60
-    while time.monotonic() < deadline and not (history.exists() and history.read_text().count("\n") > 20):
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    assert start("killed").wait(timeout=120) == 0
+    Process(tmp_path / "whole", run=train_or_resume).check()
+    killed = Process(tmp_path / "killed", 20, run=train_or_resume)
+    assert killed.wait() == -signal.SIGKILL, killed.stderr
+    Process(tmp_path / "killed", run=train_or_resume).check()
     whole, killed = load(tmp_path / "whole").network.tensors(), load(tmp_path / "killed").network.tensors()
     assert all(torch.equal(whole[name], killed[name]) for name in whole)
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures as futures
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from command_line import Process
 from training_toy import history, npz, tiny_config
 from typer.testing import CliRunner
 
-import geomatt
 from geomatt import load
 from geomatt.cli import app
 from geomatt.data import read
@@ -23,7 +20,6 @@ from geomatt.data.make import Workers
 from geomatt.errors import GeomAttError
 from geomatt.training import train_members
 from geomatt.training.dataset import make_splits
-from geomatt.training.run import Run
 from geomatt.training.spread import spread_members
 from geomatt.training.team import Team, join, team
 
@@ -38,7 +34,6 @@ def train(*arguments: str) -> None:
 
 def test_two_processes_train_as_one(tmp_path, monkeypatch):
     """Also: the first alone writes, and a run of two processes is continued by one."""
-    monkeypatch.setattr(Run, "plot", lambda self: None)  # takes most of the time
     monkeypatch.setattr("geomatt.evaluation.parity_plot", lambda *_: None)
     data = str(npz(tmp_path / "data.npz"))
     one, two = str(tmp_path / "one"), str(tmp_path / "two")
@@ -47,21 +42,12 @@ def test_two_processes_train_as_one(tmp_path, monkeypatch):
         port = str(free.getsockname()[1])
     # What torchrun sets. The first process is this one.
     shared = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": "1"}
-    source = str(Path(geomatt.__file__).parents[1])
-    other = subprocess.Popen(
-        [sys.executable, "-m", "geomatt", "train", *options, "--out", two],
-        env={**os.environ, **shared, "RANK": "1", "PYTHONPATH": source},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    other = Process("train", *options, "--out", two, environment={**shared, "RANK": "1"})
     with monkeypatch.context() as patch:
         for name, value in {**shared, "RANK": "0"}.items():
             patch.setenv(name, value)
         train(*options, "--out", two)
-    said, _ = other.communicate(timeout=60)
-    assert other.returncode == 0, said
-    assert "Mean absolute errors" not in said
+    assert "Mean absolute errors" not in other.check() + other.stderr
     train(*options, "--out", one)
     _same(Path(one), Path(two))
     assert sorted(p.name for p in Path(two).iterdir()) == sorted(p.name for p in Path(one).iterdir())
@@ -90,9 +76,8 @@ def test_shares_of_a_batch():
         assert not us.any(False)
 
 
-def test_members_in_other_processes(tmp_path, monkeypatch):
+def test_members_in_other_processes(tmp_path):
     """Members of a run in other workers, one of which dies before it answers: the result is the same."""
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     data = str(npz(tmp_path / "data.npz"))
     config = tiny_config(data=data, members=2, epochs=3)
     dataset = read(data)

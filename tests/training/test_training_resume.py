@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import random
-import resource
 import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
+from command_line import Process, geomatt
 from training_toy import history, molecule, npz, tiny_config
 
 from geomatt.data import random_split
@@ -24,7 +20,6 @@ from geomatt.training import Interrupted, checkpoint, folder, train
 from geomatt.training.recipes import learning_rates
 
 SPLIT = random_split(40, 20, 10, 5)
-COMMAND = [sys.executable, "-m", "geomatt"]
 
 
 def same_run(a: Path, b: Path) -> None:
@@ -166,66 +161,24 @@ def test_damaged_checkpoints_are_named(tmp_path):
         checkpoint.read(tmp_path / "run")
 
 
-def arguments(data: Path | str, out: Path, epochs: int) -> list[str]:
+def arguments(data: Path, out: Path, epochs: int) -> list[str]:
     settings = {
         "--train": 20, "--val": 10, "--test": 0, "--batch": 8, "--epochs": epochs, "--model": "geomatt",
         "--features": 8, "--overlap-features": 16, "--orders": "2,3", "--layers": 2, "--checkpoint-every": 0,
     }  # fmt: skip
     flat = [str(x) for pair in settings.items() for x in pair]
-    return [*COMMAND, "train", str(data), "--out", str(out), *flat]
-
-
-def launch(command: list[str]) -> subprocess.Popen:
-    return subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-
-
-def wait_for(condition, process: subprocess.Popen) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert process.poll() is None, process.stderr.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def started(process: subprocess.Popen, out: Path) -> None:
-    """Wait until the run has written a checkpoint."""
-    wait_for(lambda: checkpoint.exists(out), process)
-
-
-def test_a_killed_process_resumes_bit_by_bit(tmp_path):
-    data, epochs = "embedded/ethanol", 60  # enough pairs in a batch for the overlaps to go by way of a grid
-    subprocess.run(arguments(data, tmp_path / "whole", epochs), check=True, capture_output=True)
-    with subprocess.Popen(
-        arguments(data, tmp_path / "cut", epochs),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        started(process, tmp_path / "cut")
-        time.sleep(random.uniform(0, 0.5))
-        process.kill()
-    done = checkpoint.read(tmp_path / "cut").counters.epoch  # loadable, whenever the kill came
-    assert done <= epochs
-    command = [*COMMAND, "train", "--out", str(tmp_path / "cut"), "--resume"]
-    subprocess.run(command, check=True, capture_output=True)
-    same_run(tmp_path / "whole", tmp_path / "cut")
+    return ["train", str(data), "--out", str(out), *flat]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupt_saves_and_prints_how_to_resume(tmp_path, number):
     data = npz(tmp_path / "data.npz")
-    with subprocess.Popen(
-        arguments(data, tmp_path / "run", 100000),
-        stderr=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        text=True,
-    ) as process:
-        wait_for(lambda: (tmp_path / "run/model.safetensors").exists(), process)
+    with Process(*arguments(data, tmp_path / "run", 100000)) as process:
+        process.wait_until(lambda: (tmp_path / "run/model.safetensors").exists())
         process.send_signal(number)
-        message = process.communicate(timeout=60)[1]
-    assert process.returncode == 128 + number
-    assert "--resume" in message
-    assert "Traceback" not in message
+        assert process.wait(60) == 128 + number
+    assert "--resume" in process.stderr
+    assert "Traceback" not in process.stderr
     assert checkpoint.read(tmp_path / "run").counters.epoch == len(history(tmp_path / "run"))
     assert (tmp_path / "run/loss.png").exists()
 
@@ -244,15 +197,10 @@ def test_interrupt_in_python_is_an_exception(tmp_path):
 
 def test_a_file_that_cannot_grow_is_a_clear_error(tmp_path):
     data = npz(tmp_path / "data.npz")
-    answer = subprocess.run(
-        arguments(data, tmp_path / "run", 5),
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
-    )
-    assert answer.returncode == 1
-    assert "Cannot write" in answer.stderr
-    assert "Traceback" not in answer.stderr
+    process = Process(*arguments(data, tmp_path / "run", 5), file_size=20_000)
+    assert process.wait() == 1
+    assert "Cannot write" in process.stderr
+    assert "Traceback" not in process.stderr
     assert not list((tmp_path / "run").glob(".*tmp"))
 
 
@@ -266,23 +214,26 @@ def test_checkpoint_header_is_plain_json(tmp_path):
 
 def test_a_run_is_trained_by_one_process_at_a_time(tmp_path):
     run, data = tmp_path / "run", npz(tmp_path / "data.npz")
-    resume = [*COMMAND, "train", "--out", str(run), "--resume"]
-    with subprocess.Popen(
-        arguments(data, run, 100000), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
-    ) as process:
-        started(process, run)
-        second = subprocess.run(resume, capture_output=True, text=True, timeout=60)
-        assert second.returncode == 1
+    resume = ("train", "--out", run, "--resume", "--checkpoint-every", 0)
+    with Process(*arguments(data, run, 100000)) as process:
+        process.wait_until(lambda: checkpoint.exists(run))
+        second = geomatt(*resume)
+        assert second.status == 1
         assert f"is being trained by process {process.pid} on" in second.stderr.replace("\n", "")
-        process.kill()
     rows = [int(row["epoch"]) for row in history(run)]
     assert rows == list(range(1, len(rows) + 1))
-    with subprocess.Popen(resume, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+    with Process(*resume) as process:
         before = checkpoint.read(run).counters.epoch
-        wait_for(lambda: checkpoint.read(run).counters.epoch > before, process)  # a kill leaves no lock
+        process.wait_until(lambda: checkpoint.read(run).counters.epoch > before)  # a kill leaves no lock
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        assert process.wait(60) == 128 + signal.SIGTERM, process.stderr
     assert not (run / folder.LOCK).exists()
+
+
+def count_to_twenty(lock: str, counter: str) -> None:
+    for _ in range(20):
+        with file_lock(Path(lock), wait=60):
+            Path(counter).write_text(str(int(Path(counter).read_text()) + 1))
 
 
 def test_locks_exclude_others_and_are_handed_on(tmp_path):
@@ -292,15 +243,7 @@ def test_locks_exclude_others_and_are_handed_on(tmp_path):
     assert not path.exists()
     counter = tmp_path / "counter"
     counter.write_text("0")
-    code = (
-        "import sys, pathlib\nfrom geomatt.locks import file_lock\n"
-        "lock, counter = map(pathlib.Path, sys.argv[1:])\n"
-        "for _ in range(20):\n"
-        "    with file_lock(lock, wait=60):\n"
-        "        counter.write_text(str(int(counter.read_text()) + 1))\n"
-    )
-    command = [sys.executable, "-c", code, str(path), str(counter)]
-    processes = [subprocess.Popen(command) for _ in range(4)]
+    processes = [Process(path, counter, run=count_to_twenty) for _ in range(4)]
     assert [p.wait(60) for p in processes] == [0] * 4
     assert counter.read_text() == "80"
 

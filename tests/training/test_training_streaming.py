@@ -19,7 +19,6 @@ from geomatt.errors import GeomAttError
 from geomatt.training import Job, train_members, train_together
 from geomatt.training.dataset import load_dataset, make_splits
 from geomatt.training.record import MOST_LISTED, peak_memory
-from geomatt.training.run import Run
 
 # Trains on 90 MB of structures after a few of them, and prints by how much the peak of memory grew.
 SCRIPT = """
@@ -79,8 +78,7 @@ def test_mapped_data_is_never_loaded(tmp_path):
 
 
 @pytest.mark.parametrize("data", [molecule(), mixture(20)], ids=["one molecule", "two molecules"])
-def test_streamed_training_is_that_in_memory(tmp_path, monkeypatch, data):
-    monkeypatch.setattr(Run, "plot", lambda self: None)
+def test_streamed_training_is_that_in_memory(tmp_path, data):
     write(data, tmp_path / "data.arrays")
     config = tiny_config(epochs=2, members=2)
     splits = make_splits(config, len(data))
@@ -111,7 +109,6 @@ def test_members_side_by_side_are_all_mapped_or_none(tmp_path):
 
 
 def test_frames_too_many_for_a_model_file(tmp_path, monkeypatch):
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     monkeypatch.setattr("geomatt.training.record.MOST_LISTED", 5)
     assert MOST_LISTED > 1000
     config = tiny_config(epochs=1)
@@ -124,7 +121,6 @@ def test_frames_too_many_for_a_model_file(tmp_path, monkeypatch):
 
 def test_peak_of_memory_is_recorded(tmp_path, monkeypatch):
     """Also that of a run which is continued: the most of all sessions."""
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     config = tiny_config(epochs=1)
     splits = make_splits(config, 40)
     for size in (5_000_000, 3_000_000):

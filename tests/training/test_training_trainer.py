@@ -22,6 +22,7 @@ from geomatt.training.step import Stepper
 SPLIT = random_split(40, 20, 10, 5)
 
 
+@pytest.mark.usefixtures("loss_pictures")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_training_reduces_errors_and_writes_all_files(tmp_path, dtype):
     seen = []
@@ -178,7 +179,7 @@ def test_divergence_keeps_the_last_good_state(tmp_path, monkeypatch):
     assert load(tmp_path / "run").record["best_epoch"] <= 3
 
 
-def test_a_network_that_died_is_noticed(tmp_path, monkeypatch):
+def test_a_network_with_constant_energy_stops_training(tmp_path, monkeypatch):
     honest, calls = Stepper.validate, []
 
     def validate(stepper, targets):
@@ -202,7 +203,7 @@ def test_a_network_that_died_is_noticed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("broken", [math.nan, 1e3])
-def test_training_that_goes_astray_returns_to_its_best_weights(tmp_path, monkeypatch, broken):
+def test_training_returns_to_the_best_weights_after_a_jump_of_the_error(tmp_path, monkeypatch, broken):
     honest, calls = Stepper.validate, []
 
     def validate(stepper, targets):

@@ -12,7 +12,6 @@ from geomatt import load
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import EvaluationResult
-from geomatt.training.run import Run
 from geomatt.workflow import AutoConfig, auto, pipeline
 
 WATER = as_structure(molecule("H2O"))
@@ -29,7 +28,6 @@ def quick(**changes) -> AutoConfig:
 
 @pytest.fixture(autouse=True)
 def no_pictures(monkeypatch):
-    monkeypatch.setattr(Run, "plot", lambda self: None)
     monkeypatch.setattr(pipeline, "parity_plot", lambda result, path: path)
 
 

@@ -18,7 +18,6 @@ from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.training import train_members
 from geomatt.training.dataset import make_splits
-from geomatt.training.run import Run
 from geomatt.workflow import ImproveConfig, improve
 from geomatt.workflow.explore import Candidates, choose
 from geomatt.workflow.rounds import reference_method
@@ -48,10 +47,8 @@ def first(tmp_path_factory):
     sample([WATER], config, folder / "data.npz")
     data = read(folder / "data.npz")
     settings = tiny_config(members=2, epochs=40, train=25, val=8, learning_rate=5e-3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Run, "plot", lambda self: None)
-        train_members(data, make_splits(settings, 40), settings, folder / "model")
-        yield folder / "model", data
+    train_members(data, make_splits(settings, 40), settings, folder / "model")
+    return folder / "model", data
 
 
 def test_a_round_lowers_the_error_on_new_frames(first, tmp_path):
@@ -99,7 +96,7 @@ def test_novelty():
     assert found[1] == pytest.approx(novelty([stretched], [shuffled])[0])
 
 
-def test_what_cannot_be_improved(first, tmp_path):
+def test_unsuitable_models_and_data_are_refused(first, tmp_path):
     model, data = first
     with pytest.raises(GeomAttError, match="trained on other data"):
         improve(model, data[:20], quick(), tmp_path / "out")

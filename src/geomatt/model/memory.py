@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch.overrides import TorchFunctionMode
 
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import Network
@@ -15,14 +20,46 @@ COPIES = 4  # weights, gradient and two moments of the optimiser
 _SMALL = 1e9  # bytes; for less the free memory is not looked up
 
 
+@lru_cache(maxsize=64)
 def weight_bytes(network: type[Network], config: NetworkConfig, dtype: torch.dtype) -> int:
-    """Bytes of all weights, which are not allocated; 0 for a network that cannot be made without."""
-    try:
-        with torch.random.fork_rng(devices=[]), torch.device("meta"):
-            weights = list(network(config, dtype).parameters())
-    except (RuntimeError, TypeError, NotImplementedError):  # its constructor reads values
-        return 0
-    return sum(w.numel() * w.element_size() for w in weights)
+    """Bytes of all weights; large ones are not allocated. 0 for a network that cannot be made without."""
+    # Small networks are made: the first use of torch's meta device imports modules for more than a second.
+    for device in ("cpu", "meta"):
+        try:
+            with torch.random.fork_rng(devices=[]), torch.device(device), _Limit(device):
+                weights = list(network(config, dtype).parameters())
+        except _TooLargeError:
+            continue
+        except (RuntimeError, TypeError, NotImplementedError):  # its constructor reads values
+            return 0
+        return sum(w.numel() * w.element_size() for w in weights)
+    return 0
+
+
+class _TooLargeError(Exception):
+    pass
+
+
+class _Limit(TorchFunctionMode):
+    """Ends a constructor on the CPU before its new tensors have more than 16 million elements together."""
+
+    def __init__(self, device: str) -> None:
+        super().__init__()
+        self.left = 2.0**24 if device == "cpu" else math.inf
+
+    def __torch_function__(
+        self, func: Callable, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        if func in _CREATE:
+            size = named.get("size", args[0] if args and not isinstance(args[0], int) else args)
+            self.left -= math.prod(size)
+        if self.left < 0:
+            raise _TooLargeError
+        return func(*args, **named)
+
+
+_CREATE = {torch.empty, torch.zeros, torch.ones, torch.full, torch.rand, torch.randn}
 
 
 def require_memory(network: type[Network], config: NetworkConfig, dtype: torch.dtype) -> None:

@@ -168,7 +168,9 @@ class GeometricAttention(Network):
                 terms = terms[..., None, :] * step[0]  # (…, N, N, F)
             sums = scale * (terms * modules[-1][0, :, j]).sum(-1)  # (N, …), one axis per atom between
             top = sums.flatten().abs().topk(min(count, sums.numel())).indices
-            inner = torch.stack(torch.unravel_index(top, sums.shape), -1)  # (K, k − 2)
+            # As torch.unravel_index, which imports sympy: all axes have the length N.
+            digits = [top // len(sums) ** power % len(sums) for power in reversed(range(sums.dim()))]
+            inner = torch.stack(digits, -1)  # (K, k − 2)
             ends = torch.tensor([i, j], device=top.device).expand(len(top), 2)
             found.append(torch.cat([ends[:, :1], inner, ends[:, 1:]], -1))
             values.append(sums.flatten()[top])
