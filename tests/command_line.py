@@ -22,7 +22,9 @@ from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from geomatt.cli import main
+from typer.testing import CliRunner, Result
+
+from geomatt.cli import app, main
 
 OUTPUT = ("stdout", "stderr")
 PRELOADED = ["torch", "geomatt.cli", "geomatt.training.members", "geomatt.drawing", "matplotlib.figure"]
@@ -50,6 +52,14 @@ def geomatt(*words: object) -> Answer:
             sys.argv = before
     assert "Traceback" not in err.getvalue()
     return Answer(status, out.getvalue(), err.getvalue())
+
+
+def invoke(*words: object) -> Result:
+    """`geomatt WORDS` in this process; a user's mistake comes as the exception it is."""
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
 
 
 def start_forkserver() -> Any:

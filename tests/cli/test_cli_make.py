@@ -10,9 +10,9 @@ from pathlib import Path
 import ase.io
 import pytest
 from ase.build import molecule
-from typer.testing import CliRunner
+from command_line import invoke
 
-from geomatt.cli import app, main
+from geomatt.cli import main
 from geomatt.cli.generated import with_flags
 from geomatt.data import read
 from geomatt.data.make import Workers, open_workers
@@ -37,35 +37,28 @@ def water(tmp_path):
     return tmp_path / "water.xyz"
 
 
-def call(*arguments):
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    return result
-
-
 def test_sample_then_label(water, tmp_path):
     out = tmp_path / "water.npz"
-    answer = call("sample", water, "--out", out, *TOY, "--frames", 6, "--walkers", 2, "--equilibrate", 0,
-                  "--temperature", "300,600", "--argument", "fails=7")  # fmt: skip
+    answer = invoke("sample", water, "--out", out, *TOY, "--frames", 6, "--walkers", 2, "--equilibrate", 0,
+                    "--temperature", "300,600", "--argument", "fails=7")  # fmt: skip
     assert "labelled frames" in answer.output
     assert "geomatt train" in answer.output
     assert json.loads(out.with_suffix(".json").read_text())["made_by"]["method"]["arguments"] == {"fails": 7}
     labelled = tmp_path / "labelled.extxyz"
-    answer = call("label", out, "--out", labelled, *TOY)
+    answer = invoke("label", out, "--out", labelled, *TOY)
     assert "6 structures labelled" in answer.output
     assert abs(read(labelled).energies - read(out).energies).max() < 1e-12
 
 
 def test_smiles(tmp_path):
     out = tmp_path / "water.extxyz"
-    call("sample", "O", "--out", out, *TOY, "--frames", 2, "--walkers", 1, "--equilibrate", 0)
+    invoke("sample", "O", "--out", out, *TOY, "--frames", 2, "--walkers", 1, "--equilibrate", 0)
     assert len(read(out)) == 2
 
 
 def test_messages_name_options(water, tmp_path):
     with pytest.raises(GeomAttError, match="`temperature`") as error:
-        call("sample", water, "--out", tmp_path / "x.npz", "--temperature", "-5")
+        invoke("sample", water, "--out", tmp_path / "x.npz", "--temperature", "-5")
     assert "--temperature must be positive" in with_flags(str(error.value))
     for arguments, message in [
         (["--temperature", "hot"], "numbers such as 300,1000"),
@@ -75,9 +68,9 @@ def test_messages_name_options(water, tmp_path):
         (["--calculator", "nothing:here"], "cannot be imported"),
     ]:
         with pytest.raises(GeomAttError, match=message):
-            call("sample", water, "--out", tmp_path / "x.npz", *TOY, *arguments)
+            invoke("sample", water, "--out", tmp_path / "x.npz", *TOY, *arguments)
     with pytest.raises(GeomAttError, match="neither a file nor a valid SMILES"):
-        call("sample", "ethanol!", "--out", tmp_path / "x.npz")
+        invoke("sample", "ethanol!", "--out", tmp_path / "x.npz")
     assert "--calculator x" in with_flags("`calculator` x")
     assert "--argument" in with_flags("`arguments`")
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from typer.testing import CliRunner
+from command_line import invoke
 
 from geomatt import GeomAttError
-from geomatt.cli import app
 from geomatt.cli.generated import with_flags
 from geomatt.cli.md import alarms_in_words
 from geomatt.data import read
@@ -43,9 +42,7 @@ def place(tmp_path, monkeypatch):
 
 
 def run(*arguments: object, code: int = 0) -> str:
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = invoke(*arguments)
     assert result.exit_code == code, result.output
     return re.sub(r"\s+", " ", result.output)
 

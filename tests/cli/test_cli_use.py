@@ -11,10 +11,9 @@ import numpy as np
 import pytest
 import torch
 from authors_checkpoint import write_checkpoint
-from typer.testing import CliRunner
+from command_line import invoke
 
 from geomatt import Dataset, GeomAttError, Potential, Structure, __version__, load, save
-from geomatt.cli import app
 from geomatt.data import write
 from geomatt.model import Normalisation
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
@@ -33,9 +32,7 @@ CONFIG = GeometricAttentionConfig(
 
 def run(*arguments: object) -> str:
     """Run a command that must succeed; a user's mistake comes as the exception it is."""
-    result = CliRunner().invoke(app, [str(a) for a in arguments])
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
+    result = invoke(*arguments)
     assert result.exit_code == 0, result.output
     return result.output
 

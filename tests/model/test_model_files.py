@@ -12,15 +12,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from command_line import Process
 from conftest import small_network
 from safetensors.torch import load_file as load_tensors
 from safetensors.torch import save_file
 
 import geomatt
 from geomatt import Committee, GeomAttError, Potential, Structure, load, save
-from geomatt.model import Normalisation, files
+from geomatt.model import Normalisation, files, new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
+from geomatt.model.memory import weight_bytes
 
 CONFIG = GeometricAttentionConfig(
     elements=(1, 6, 8), orders=(2, 3), layers=2, features=8, overlap_features=16, gamma=8.0, d_max=3.0,
@@ -254,6 +256,24 @@ def test_import_needs_neither_ase_nor_torch():
         "else: raise SystemExit('no error')\n"
     )
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+def make_small_networks() -> None:
+    before = set(sys.modules)
+    for kind in ("geomatt", "pair"):
+        network = new_network(kind, {}, (1, 6, 8))
+        size = sum(w.numel() * w.element_size() for w in network.parameters())
+        assert weight_bytes(type(network), network.config, torch.float32) == size
+    assert "torch._dynamo" not in set(sys.modules) - before
+
+
+def test_small_networks_are_made_without_the_slow_imports_of_torch():
+    Process(run=make_small_networks).check()
+
+
+def test_weights_of_large_networks_are_counted_and_not_allocated():
+    config = GeometricAttentionConfig((1, 6, 8), features=10_000)
+    assert weight_bytes(GeometricAttention, config, torch.float32) > 5e9
 
 
 def test_unknown_names():
