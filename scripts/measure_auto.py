@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from ase import Atoms
 from docs_block import write_block
 
@@ -94,7 +93,6 @@ def measured(run: Path, name: str | None) -> dict[str, Any]:
         "dynamics": report["dynamics"],
         "stages": {key: {"count": counts[key], "seconds_each": times[key]} for key in counts},
         "hardware": hardware("cpu"),
-        "threads": torch.get_num_threads(),
         "commit": {"training": model.record["commit"], "times": commit()},
     }
 
@@ -178,7 +176,7 @@ def table(result: dict[str, Any]) -> str:
     lines += [
         f"| together | {_time(total)} |",
         "",
-        f"*{_settings(result['settings'])}; {result['hardware']}, {result['threads']} threads, one process "
+        f"*{_settings(result['settings'])}; {result['hardware']}, one process "
         f"for {result['method']['calculator']} with one thread. Times are those of single steps, measured "
         f"for {SECONDS:g} s and multiplied (`scripts/measure_auto.py`, `results/auto.json`). "
         f"{data['broken']} frames fell apart, {data['repeated_calculations']} calculations were repeated.*",
