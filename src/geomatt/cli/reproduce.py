@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    name: Annotated[
-        str, argument("table1, table2, table3, shapes, bonds, dna or theory; all for every one.")
-    ] = "",
+    name: Annotated[str, argument(f"{', '.join(NAMES)}; or all of them: all.")] = "",
     device: Annotated[str, option("cpu, cuda, cuda:1 ...")] = "cpu",
     quick: Annotated[
         bool, option("A smaller setting: minutes on two cores, labelled as such.", "--quick")
