@@ -36,6 +36,7 @@ parser.add_argument("--equilibrate", type=float, default=300.0, help="fs before 
 parser.add_argument("--radius", type=float, default=5.0)
 parser.add_argument("--channels", type=int, default=64)
 parser.add_argument("--epochs", type=int, default=60)
+parser.add_argument("--energy-weight", type=float, default=0.1, help="of energies in the loss")
 parser.add_argument("--members", type=int, default=2, help="models that differ by seed")
 parser.add_argument("--time", type=float, default=5.0, help="of dynamics in ps")
 parser.add_argument("--out", type=Path, default=Path("waters"))
@@ -78,9 +79,11 @@ first = np.concatenate([np.arange(len(part)) < 0.8 * len(part) for part in parts
 chosen = np.random.default_rng(0).permutation(np.flatnonzero(first))
 validation = max(1, len(chosen) // 20)
 split = Split(chosen[validation:], chosen[:validation], np.flatnonzero(~first))
+# Forces do not tell how the energies of clusters of different sizes compare: energies weigh more than usual.
 config = resolve(
     {"model": "pair", "network": {"channels": given.channels, "radius": given.radius}, "epochs": given.epochs,
-     "learning_rate": 3e-3, "members": given.members, "train": len(split.train), "val": validation}
+     "learning_rate": 3e-3, "members": given.members, "train": len(split.train), "val": validation,
+     "rho": given.energy_weight}
 )  # fmt: skip
 finished = (given.out / "model" / "config.toml").is_file()
 results = train_members(data, [split] * given.members, config, given.out / "model", resume=finished)
@@ -130,6 +133,7 @@ for count, run in dynamics.items():
 record = models[0].record
 about = {"method": METHOD, "data": record["data"]["fingerprint"], "seed": config.seed, "radius": given.radius}
 about |= {"train": len(split.train), "val": validation, "epochs": given.epochs, "channels": given.channels}
+about |= {"energy_weight": given.energy_weight}
 about |= {"commit": record["commit"], "hardware": record["hardware"], "members": given.members}
 content = {**about, "tests": rows, "dynamics": {str(count): run for count, run in dynamics.items()}}
 (given.out / "waters.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
