@@ -150,7 +150,7 @@ def test_index_files_keys_and_references(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--train", "-5"], "at least 0"),
+        (["--train", "-5"], "at least 1"),
         (["--train", "35", "--val", "6"], "only 40"),
         (["--epochs", "0"], "--epochs"),
         (["--orders", "two"], "--orders"),

@@ -162,7 +162,7 @@ def test_large_systems_are_not_watched_pair_by_pair(monkeypatch, tmp_path) -> No
     """Memory of walls and watchdogs would grow with the square of the atoms; the motion is the same."""
     from geomatt import Dataset, Structure
     from geomatt.model.domain import Domain
-    from geomatt.simulation import MDSettings, batched, md, run_dynamics, watch
+    from geomatt.simulation import MDSettings, batched, inputs, md, run_dynamics
 
     rng = np.random.default_rng(0)
     grid = 2.5 * np.stack(np.meshgrid(*[np.arange(3)] * 3), -1).reshape(-1, 3)
@@ -171,7 +171,7 @@ def test_large_systems_are_not_watched_pair_by_pair(monkeypatch, tmp_path) -> No
     model = Potential(network(), Normalisation(), ranges=Domain.measure(Dataset.from_structures(frames)))
     settings = MDSettings(time=0.02, temperature=300.0, walls=False, stop_on="never")
     whole = run_dynamics(model, start, settings, tmp_path / "watched")
-    for module in (batched, md, watch):
+    for module in (batched, inputs, md):
         monkeypatch.setattr(module, "MOST_WATCHED", 20)
     with pytest.warns(UserWarning, match="not all pairs are watched"):
         run = run_dynamics(model, start, settings, tmp_path / "large")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from geomatt.data.make.workers import Job
+from geomatt.data.make import Job
 from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
 
 Work = Callable[[ExperimentSettings, Any], None]

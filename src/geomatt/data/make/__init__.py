@@ -16,6 +16,6 @@ if TYPE_CHECKING:
     from geomatt.data.make.method import Method
     from geomatt.data.make.molecule import read_molecule
     from geomatt.data.make.sampling import SampleResult, sample
-    from geomatt.data.make.workers import Workers, open_workers
+    from geomatt.data.make.workers import Job, Workers, open_workers
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -77,10 +77,10 @@ class Workers:
                     tick()
                 if running and not done:
                     self.wait_longer()
-                for future in done:
+                # Results first: an error ends the run, and would lose them.
+                for future in sorted(done, key=lambda f: _error(f) is not None):
                     job, task = running.pop(future)
-                    # `exception` raises an error if the task was cancelled.
-                    error = futures.CancelledError() if future.cancelled() else future.exception()
+                    error = _error(future)
                     if error is None:
                         deaths = 0
                         with suppress(StopIteration):
@@ -99,6 +99,11 @@ class Workers:
         finally:
             for future in running:
                 future.cancel()
+
+
+def _error(future: futures.Future[Any]) -> BaseException | None:
+    """Why a task that is over has no result; a cancelled one would raise the error."""
+    return futures.CancelledError() if future.cancelled() else future.exception()
 
 
 class Processes(Workers):
