@@ -35,7 +35,7 @@ class _Program(ctypes.Structure):
 
     _fields_ = [
         *((name, ctypes.c_int32) for name in ("atoms", "structures", "channels", "rounds", "functions")),
-        *((name, ctypes.c_int32) for name in ("elements", "threads", "keep", "forces")),
+        *((name, ctypes.c_int32) for name in ("elements", "threads", "keep", "forces", "symmetric")),
         *((name, ctypes.c_float) for name in ("sharpness", "decay", "scale", "radius")),
         *((name, ctypes.c_void_p) for name in ("numbers", "known", "positions", "mu")),
         *(
@@ -145,7 +145,7 @@ class CompiledEngine(Engine):
         return _Program(
             channels=c.channels, rounds=c.rounds, functions=c.functions, elements=len(c.elements),
             threads=torch.get_num_threads(), sharpness=c.sharpness, decay=DECAY, scale=scale, radius=c.radius,
-            weights=ctypes.addressof(weights),
+            symmetric=c.symmetric, weights=ctypes.addressof(weights),
         )  # fmt: skip
 
     def space(self, size: int) -> Tensor:
