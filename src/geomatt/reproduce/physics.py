@@ -20,7 +20,7 @@ from geomatt.reproduce.physics_tables import (
     xtb_table,
 )
 from geomatt.reproduce.physics_xtb import against_xtb
-from geomatt.reproduce.published import left_table
+from geomatt.reproduce.published import left_table, title
 from geomatt.reproduce.table import ResultTable
 
 
@@ -91,6 +91,16 @@ class Physics(Experiment):
             worst = max(drifts, key=abs)
             of = f"{len(drifts)} molecule{'s' if len(drifts) > 1 else ''}"
             sentences.append(f"The largest energy drift of {of} is {worst:+.2g} meV per atom and ps.")
+        nvt, own = result["rows"]["nvt"], result["rows"]["own"]
+        if own:
+            found = ", ".join(f"{title(m)} {row['data_K']:.0f} K" for m, row in own.items())
+            sentences.append(f"Temperatures of the trajectories of MD17 by their forces: {found}.")
+        if both := [m for m in own if m in nvt]:
+            errors = ", ".join(
+                f"{title(m)} {own[m]['histogram_error']:.3f} in place of {nvt[m]['histogram_error']:.3f}"
+                for m in both
+            )
+            sentences.append(f"Errors of h(r) there, and at 500 K: {errors}.")
         for row in result["rows"]["million"].values():
             end = "intact" if not row["failure"] else f"stopped: {row['failure']}"
             sentences.append(
