@@ -21,9 +21,9 @@ from docs_block import write_block
 from scipy.stats import spearmanr
 
 from geomatt.data import read
+from geomatt.data.dataset import Dataset
 from geomatt.data.make import SampleConfig, open_workers, read_molecule, sample
 from geomatt.data.novelty import novelty
-from geomatt.data.structures import Dataset
 from geomatt.drawing import new_figure, save_figure
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, load

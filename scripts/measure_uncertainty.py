@@ -22,9 +22,9 @@ from scipy.stats import spearmanr
 
 from geomatt.data import read
 from geomatt.data.batch import collate
+from geomatt.data.dataset import Dataset
 from geomatt.data.make import SampleConfig, open_workers, read_molecule, sample
 from geomatt.data.splits import Split
-from geomatt.data.structures import Dataset
 from geomatt.evaluation import evaluate
 from geomatt.model import AnyPotential, Potential, load
 from geomatt.model.calibration import LEVELS, force_errors

@@ -16,8 +16,9 @@ from geomatt.lazy import lazy_names
 if TYPE_CHECKING:
     from geomatt.analysis import attention, intervene, pair_effects
     from geomatt.data import read
+    from geomatt.data.dataset import Dataset
     from geomatt.data.splits import Split, blocked_split, random_split
-    from geomatt.data.structures import Dataset, Structure
+    from geomatt.data.structures import Structure
     from geomatt.evaluation import evaluate
     from geomatt.model import Committee, Potential, load, save
     from geomatt.pages import explain

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from ase.build import molecule
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.make import SampleConfig, Workers, label, open_workers, sample
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.workers import DaskWorkers
-from geomatt.data.structures import Dataset, as_structure
+from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 
 distributed = pytest.importorskip("distributed")

@@ -20,6 +20,7 @@ from ase.build import molecule
 
 import geomatt
 from geomatt.data import read, write
+from geomatt.data.dataset import Dataset
 from geomatt.data.make import SampleConfig, label, open_workers, read_molecule, sample
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.intact import Bonding
@@ -27,7 +28,7 @@ from geomatt.data.make.log import RecordLog
 from geomatt.data.make.method import Method, parse_arguments, probe
 from geomatt.data.make.sampling import total_frames
 from geomatt.data.make.workers import Workers
-from geomatt.data.structures import Dataset, Structure, as_structure
+from geomatt.data.structures import Structure, as_structure
 from geomatt.errors import GeomAttError
 
 TOY = "toy_calculators:Springs"

@@ -8,7 +8,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from geomatt.data.structures import AtomsLike, Dataset, Structure, as_structure
+from geomatt.data.dataset import Dataset
+from geomatt.data.structures import AtomsLike, Structure, as_structure
 from geomatt.model import AnyPotential, AttentionRecord, loaded
 
 Model = AnyPotential | str | os.PathLike[str]

@@ -11,7 +11,8 @@ from geomatt.cli.console import bars, finish, note, output, progress_bar, say
 from geomatt.cli.options import option, out_option, set_up_training
 
 if TYPE_CHECKING:
-    from geomatt.data.structures import Dataset, Structure
+    from geomatt.data.dataset import Dataset
+    from geomatt.data.structures import Structure
     from geomatt.model import Potential
     from geomatt.simulation.outcome import Outcome
 

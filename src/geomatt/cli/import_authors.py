@@ -11,7 +11,7 @@ from geomatt.cli.options import GEOMETRY, argument, option
 from geomatt.errors import GeomAttError
 
 if TYPE_CHECKING:
-    from geomatt.data.structures import Dataset
+    from geomatt.data.dataset import Dataset
     from geomatt.model import Normalisation
 
 

@@ -15,8 +15,9 @@ from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig
 
 if TYPE_CHECKING:
+    from geomatt.data.dataset import Dataset
     from geomatt.data.make import Workers
-    from geomatt.data.structures import Dataset, Structure
+    from geomatt.data.structures import Structure
     from geomatt.model import AnyPotential
 
 # Groups of options about data files, for `with_options`; a command reads with `read(path, **reading)`.

@@ -17,8 +17,8 @@ from geomatt.settings import setting
 from geomatt.training.config import OPTIM, RUN, TrainConfig
 
 if TYPE_CHECKING:
+    from geomatt.data.dataset import Dataset
     from geomatt.data.splits import Split
-    from geomatt.data.structures import Dataset
     from geomatt.training import TrainResult
 
 

@@ -15,7 +15,7 @@ from geomatt.cli.generated import with_flags
 from geomatt.units import from_ev
 
 if TYPE_CHECKING:
-    from geomatt.data.structures import Dataset
+    from geomatt.data.dataset import Dataset
     from geomatt.evaluation import EvaluationResult
     from geomatt.training import TrainProgress, TrainResult
     from geomatt.training.scratch import Comparison

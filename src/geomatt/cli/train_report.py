@@ -14,8 +14,8 @@ from geomatt.errors import GeomAttError
 from geomatt.evaluation import EvaluationResult, evaluate, parity_plot
 
 if TYPE_CHECKING:
+    from geomatt.data.dataset import Dataset
     from geomatt.data.splits import Split
-    from geomatt.data.structures import Dataset
     from geomatt.training import TrainConfig, TrainResult
 
 

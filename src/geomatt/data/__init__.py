@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from geomatt.cache import cache_directory
     from geomatt.data.batch import Batch, collate
     from geomatt.data.checks import check_labels
+    from geomatt.data.dataset import Dataset
     from geomatt.data.files import atomic_output, make_folder, require_writable, sha256
     from geomatt.data.io.readers import read, report_unit, write
     from geomatt.data.joining import concatenate
@@ -26,6 +27,6 @@ if TYPE_CHECKING:
         split_from_files,
         split_in_order,
     )
-    from geomatt.data.structures import Dataset, Structure
+    from geomatt.data.structures import Structure
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

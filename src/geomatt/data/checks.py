@@ -16,8 +16,9 @@ import numpy as np
 
 from geomatt.arguments import require
 from geomatt.data import springs
+from geomatt.data.dataset import Dataset
 from geomatt.data.outliers import find_outliers
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII, formula
 
 # MD17 reaches 0.004 of the forces and 0.02 eV/Å; ten times as much is not rounding.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from geomatt.arguments import require
+from geomatt.data.dataset import JOINED, Dataset
 from geomatt.data.mapped import MappedDataset
-from geomatt.data.structures import JOINED, Dataset
 from geomatt.errors import GeomAttError
 
 

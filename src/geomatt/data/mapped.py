@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.files import atomic_write, make_folder, write_error
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
 SUFFIX = ".arrays"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from geomatt.arguments import require
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.elements import COVALENT_RADII, SYMBOLS
 
 _MIN_FRAMES = 10

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.arguments import indices_of, require
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.evaluation.result import EvaluationResult
 from geomatt.model import AnyPotential, Prediction, loaded

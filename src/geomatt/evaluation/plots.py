@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.drawing import figure_path, new_figure, save_figure
 from geomatt.elements import SYMBOLS
 from geomatt.errors import GeomAttError

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.elements import SYMBOLS, formula
 from geomatt.model.calibration import LEVELS, Calibration, Scale, force_errors
 from geomatt.units import from_ev

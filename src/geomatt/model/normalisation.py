@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch, collate
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 
 NEAREST = 6  # atoms of each element
 RIDGE = 0.01  # ε over the mean variance

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.elements import atom_labels
 from geomatt.evaluation import Errors, EvaluationResult
 from geomatt.evaluation.plots import mean_of_composition

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.splits import Split
-from geomatt.data.structures import Dataset
 from geomatt.evaluation import EvaluationResult, evaluate
 from geomatt.model import Committee
 from geomatt.pages.error_blocks import error_blocks

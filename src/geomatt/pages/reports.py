@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.checks import check_labels
+from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import EvaluationResult
 from geomatt.model import AnyPotential

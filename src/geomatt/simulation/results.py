@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.files import atomic_output, atomic_write, finite
 from geomatt.data.io.readers import write
-from geomatt.data.structures import Dataset
 from geomatt.drawing import SERIES as COLOURS
 from geomatt.drawing import new_figure, save_figure, style
 from geomatt.elements import ATOMIC_MASSES

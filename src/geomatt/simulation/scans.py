@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from geomatt.arguments import require
-from geomatt.data.structures import AtomsLike, Dataset, Structure
+from geomatt.data.dataset import Dataset
+from geomatt.data.structures import AtomsLike, Structure
 from geomatt.errors import GeomAttError
 from geomatt.model import AnyPotential
 from geomatt.simulation.coordinates import Coordinate

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import MappedDataset, excerpt
-from geomatt.data.structures import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from geomatt.data.batch import collate
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.model import Committee, Potential, Prediction
 from geomatt.model.calibration import Calibration, Scale, force_errors, identity
 from geomatt.model.surroundings import Estimate, Surroundings

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from geomatt.arguments import path_of
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.devices import check_device

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from geomatt.arguments import path_of
+from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.devices import check_device

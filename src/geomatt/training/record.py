@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from geomatt import __version__
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 
 if TYPE_CHECKING:
     from geomatt.data.splits import Split

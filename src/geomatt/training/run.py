@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from geomatt.arguments import require
+from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
 from geomatt.model.calibration import Calibration

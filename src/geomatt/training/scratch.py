@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.splits import Split
-from geomatt.data.structures import Dataset
 from geomatt.model.registry import network_class
 from geomatt.training.config import TrainConfig
 from geomatt.training.folder import CONFIG, write_safely

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch, collate
+from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import MappedDataset
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from geomatt.data.bonds import bond_matrix
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.model import Potential
 from geomatt.model.domain.ranges import PairKey, describe, pairs_of
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.model import Normalisation, Potential
 from geomatt.model.normalisation import weighted_fit
 

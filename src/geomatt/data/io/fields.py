@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.errors import GeomAttError
 from geomatt.settings import typed
 

@@ -9,6 +9,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.electrons import check_charge, check_multiplicity, multiplicity, total_charge
 from geomatt.data.io.fields import (
     IGNORE,
@@ -24,7 +25,7 @@ from geomatt.data.io.fields import (
     unused_weight,
 )
 from geomatt.data.io.file_units import FileUnits, GivenUnits, resolve_units
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 
 _VOIGT = np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2]])  # xx, yy, zz, yz, xz, xy

@@ -9,6 +9,7 @@ from typing import Unpack
 import numpy as np
 
 from geomatt import units
+from geomatt.data.dataset import Dataset
 from geomatt.data.electrons import CHARGE_KEYS, MULTIPLICITY_KEYS, check_charge, check_multiplicity
 from geomatt.data.files import atomic_output
 from geomatt.data.io.archive import Archive
@@ -25,7 +26,6 @@ from geomatt.data.io.fields import (
     unused_weight,
 )
 from geomatt.data.io.file_units import GivenUnits, resolve_units
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
 # Known array names of each quantity; the first is that of sGDML, the second that of rMD17.

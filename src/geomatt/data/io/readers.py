@@ -10,6 +10,7 @@ from typing import Unpack
 
 from geomatt import units
 from geomatt.arguments import require
+from geomatt.data.dataset import Dataset
 from geomatt.data.files import require_writable
 from geomatt.data.io import extxyz
 from geomatt.data.io.ase_io import ase_format, ase_frames
@@ -20,7 +21,6 @@ from geomatt.data.io.npz import read_npz, write_npz
 from geomatt.data.mapped import SUFFIX, is_mapped, read_mapped, write_mapped
 from geomatt.data.public.catalogue import CATALOGUE, UNITS, find_entry, locate
 from geomatt.data.public.embedded import EMBEDDED
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
 PART = 5000  # frames of an xyz file read at a time

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.files import atomic_write, locked_folder, require_writable
 from geomatt.data.io.readers import write
-from geomatt.data.structures import Dataset
 from geomatt.errors import GeomAttError
 
 _SETTINGS, _LOCK = "settings.json", ".lock"

@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from geomatt.arguments import path_of, require
+from geomatt.data.dataset import Dataset
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.log import RecordLog
 from geomatt.data.make.method import Method, NotConverged, Reference, probe
 from geomatt.data.make.molecule import unlabelled
 from geomatt.data.make.workers import Job, Workers, single
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 
 _CHUNK = 16  # structures of one chain of tasks

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from geomatt.arguments import path_of, require
+from geomatt.data.dataset import Dataset
 from geomatt.data.make.config import NOT_COMPARED, SampleConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.intact import Bonding
@@ -31,7 +32,7 @@ from geomatt.data.make.walker import (
     walk,
 )
 from geomatt.data.make.workers import Job, Workers, single
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
 

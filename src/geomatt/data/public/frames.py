@@ -12,8 +12,8 @@ from importlib.resources import as_file, files
 
 import numpy as np
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.public.catalogue import find_entry
-from geomatt.data.structures import Dataset
 
 UNIT = 1e-6  # Å, in which geometries are stored
 TOLERANCE = 2e-5  # Å; rounding positions to float32 changes a geometry by about 1e-6

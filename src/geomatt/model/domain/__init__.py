@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.data.structures import Dataset
+from geomatt.data.dataset import Dataset
 from geomatt.elements import SYMBOLS
 from geomatt.errors import GeomAttError
 from geomatt.model.domain.limits import Limits, Outside, limits_of, outside

@@ -10,7 +10,8 @@ from itertools import islice
 import numpy as np
 
 from geomatt.data.bonds import bonded
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.dataset import Dataset
+from geomatt.data.structures import Structure
 from geomatt.elements import SYMBOLS
 from geomatt.model.domain.measure import bond_graphs, distances_of, same_atoms
 from geomatt.model.domain.ranges import Pairs, Ranges

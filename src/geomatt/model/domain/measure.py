@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from geomatt.data.bonds import bonded, relative_lengths
-from geomatt.data.structures import Dataset, Structure
+from geomatt.data.dataset import Dataset
+from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 from geomatt.model.domain.ranges import (
     MORE,

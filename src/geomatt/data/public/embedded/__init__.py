@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from importlib.resources import as_file, files
 
+from geomatt.data.dataset import Dataset
 from geomatt.data.io.npz import read_npz
-from geomatt.data.structures import Dataset
 
 
 def ethanol() -> Dataset:
