@@ -111,6 +111,13 @@ def test_loading_leaves_random_numbers_alone(tmp_path):
     assert torch.equal(torch.rand(1), expected)
 
 
+def test_fingerprint_of_a_shipped_model_stays_with_new_settings():
+    """Runs that were begun, and results, are tied to a model by its fingerprint."""
+    shipped = files.load("md17/ethanol:pair-s")
+    found = "771c0eb61423107da063a79d91870af9f94970472134b6872067b2a56e182efa"
+    assert files.fingerprint(shipped.members[0]) == found
+
+
 def test_fingerprint_sees_weights_and_normalisation():
     potential = make()
     first = files.fingerprint(potential)
