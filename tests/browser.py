@@ -30,6 +30,7 @@ class Visit:
 
     def __init__(self, page, path: Path) -> None:
         self.page, self.problems, self.requests = page, [], []
+        page.set_default_timeout(120_000)  # ms; a busy machine can starve a browser for half a minute
         page.on("console", lambda message: self.problems.append(message.text))
         page.on("pageerror", lambda error: self.problems.append(str(error)))
         page.on("request", lambda request: self.requests.append(request.url))
