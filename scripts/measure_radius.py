@@ -3,9 +3,10 @@
     python scripts/measure_radius.py --data DIR --out DIR [--epochs 50] [--molecules md17/aspirin …]
 
 Every molecule is trained with every radius on the same frames, from the same seed, and tested on the same
-other frames. Writes results/radius.json and a table in docs/pair-states.md; continues after Ctrl-C, and adds
-to the results there are if they have the same settings. The dimer of DNA is gfn2/cg-cg
-(scripts/make_dimer.py). With --table, only the table is written.
+other frames. Every model is kept in a folder below OUT, so that a run continues after Ctrl-C, and several
+processes may work on different molecules or seeds. Writes results/radius.json, from all models in OUT with
+these settings, and a table in docs/pair-states.md. The dimer of DNA is gfn2/cg-cg (scripts/make_dimer.py).
+With --table, only the table is written.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from geomatt.units import from_ev
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = "results/radius.json", "docs/pair-states.md"
 UNIT = "kcal/mol"
+ERRORS = "errors.json"  # in the folder of a model
 TRAIN, VALIDATION = 950, 50
 ALLOWED = 0.05  # more error than with all pairs, up to which the radius is the better default
 
@@ -46,26 +48,29 @@ def main() -> None:
     parser.add_argument("--table", action="store_true", help="write the table of the result there is")
     given = parser.parse_args()
     target = ROOT / RESULT
-    found: dict[str, Any] = json.loads(target.read_text(encoding="utf-8")) if target.is_file() else {}
     if not given.table:
         if given.data is None or given.out is None:
             parser.error("--data and --out are needed")
         names = ("channels", "epochs", "rate", "test")
         settings = {name: getattr(given, name) for name in names} | {"train": TRAIN, "val": VALIDATION}
-        if found.get("settings") != settings:
-            found = {"settings": settings, "unit": UNIT, "runs": []}
         for radius in given.radii:
             for molecule in given.molecules:
-                where = {"molecule": molecule, "radius": radius, "seed": given.seed}
-                if not any(where.items() <= run.items() for run in found["runs"]):
-                    found["runs"].append({**where, **measure(given, molecule, radius)})
-                    target.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-                    print(json.dumps(found["runs"][-1]), flush=True)
-    write_block(ROOT / PAGE, "radius", table(found))
+                measure(given, settings, molecule, radius)
+        every = [
+            json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.out.glob(f"*/{ERRORS}"))
+        ]
+        runs = [run["found"] for run in every if run["settings"] == settings]
+        content = {"settings": settings, "unit": UNIT, "runs": runs}
+        target.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    write_block(ROOT / PAGE, "radius", table(json.loads(target.read_text(encoding="utf-8"))))
 
 
-def measure(given: argparse.Namespace, molecule: str, radius: float) -> dict[str, Any]:
-    """Train and test one model."""
+def measure(given: argparse.Namespace, settings: dict[str, Any], molecule: str, radius: float) -> None:
+    """Train and test one model, unless that was done before."""
+    folder = given.out / f"{molecule.replace('/', '-')}-{radius:g}-seed{given.seed}"
+    target = folder / ERRORS
+    if target.is_file() and json.loads(target.read_text(encoding="utf-8"))["settings"] == settings:
+        return
     data = read(find_file(given.data, molecule))
     test = min(given.test, len(data) - TRAIN - VALIDATION)
     split = random_split(len(data), TRAIN, VALIDATION, test, seed=0)
@@ -82,12 +87,14 @@ def measure(given: argparse.Namespace, molecule: str, radius: float) -> dict[str
             "device": given.device,
         }
     )
-    folder = given.out / f"{molecule.replace('/', '-')}-{radius:g}-seed{given.seed}"
     (result,) = train_members(data, [split], config, folder, resume=(folder / CONFIG).is_file())
     potential = result.potential.to(given.device)
     errors = evaluate(potential, data, indices=split.test, unit="eV", batch_size=100).overall
     record = potential.record
-    return {
+    found = {
+        "molecule": molecule,
+        "radius": radius,
+        "seed": given.seed,
         "energy_mae": from_ev(UNIT) * (errors.energy_mae or 0.0),
         "force_mae": from_ev(UNIT) * (errors.forces_mae or 0.0),
         "seconds": result.seconds,
@@ -95,6 +102,8 @@ def measure(given: argparse.Namespace, molecule: str, radius: float) -> dict[str
         "commit": record["commit"],
         "hardware": record["hardware"],
     }
+    target.write_text(json.dumps({"settings": settings, "found": found}, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(found), flush=True)
 
 
 def table(result: dict[str, Any]) -> str:

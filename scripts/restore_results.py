@@ -20,7 +20,7 @@ from geomatt.reproduce import ExperimentSettings, silent
 from geomatt.reproduce.dna_models import DnaModel, DnaStudy
 from geomatt.reproduce.frame import read_json
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
-from geomatt.reproduce.pair import PairMember, PairStudy
+from geomatt.reproduce.pair import SIZES, PairMember, PairStudy
 from geomatt.reproduce.study import Study
 from geomatt.training import TrainConfig
 
@@ -89,6 +89,8 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
     for member, value in found.items():
         if member.name not in result["pieces"]:  # a shipped model, whose errors are computed again
             continue
+        if isinstance(member, PairMember) and result["settings"]["sizes"][member.size] != SIZES[member.size]:
+            continue  # of a size as it was before
         inputs = study.inputs(member)
         own, theirs = (about[member.data]["fingerprint"] for about in (study.described, result["data"]))
         require(own == theirs, f"data of {member.data}")

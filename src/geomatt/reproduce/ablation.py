@@ -65,6 +65,7 @@ VARIATIONS = (
     Variation("autograd", CHANGES, training={"engine": "autograd"}),
     *(Variation(name, CHANGES, model=network.kind) for name, network in NETWORKS.items()),
     Variation("symmetric", CHANGES, network={"symmetric": True}),
+    Variation("symmetric-gated", CHANGES, network={"symmetric": True}, model=NETWORKS["gated"].kind),
 )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,7 +29,7 @@ from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 SIZES = {
     "s": {"channels": 64, "rounds": 3},
-    "l": {"channels": 128, "rounds": 5},
+    "l": {"channels": 128, "rounds": 5, "symmetric": True},
 }
 EPOCHS = {"s": 400, "l": 500}
 LEARNING_RATES = {"s": 3e-3, "l": 2e-3}  # twice as much ended in a constant energy for some
@@ -107,6 +107,15 @@ class PairStudy(Study[PairMember]):
         seen, test = (self._official(member, kind) for kind in ("train", "test"))
         seen = np.random.default_rng(self.settings.seed).permutation(seen)
         return Split(seen[:TRAIN], seen[TRAIN:], test, "official", member.draw)
+
+    def groups(self, members: Sequence[PairMember]) -> list[list[PairMember]]:
+        """On a GPU all draws of a molecule as one program."""
+        if self.settings.device == "cpu":
+            return super().groups(members)
+        alike: dict[tuple[str, str], list[PairMember]] = {}
+        for member in members:
+            alike.setdefault((member.data, member.size), []).append(member)
+        return list(alike.values())
 
     def _official(self, member: PairMember, kind: str) -> np.ndarray:
         folder = (self.settings.data or Path()) / "rmd17" / "splits"

@@ -6,6 +6,7 @@ The protocol of Fu et al. 2023 ("Forces are not enough", arXiv 2210.07237): 500 
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
 from statistics import mean
@@ -13,9 +14,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from torch.nn import functional
 
-from geomatt.data import Dataset
-from geomatt.model import Potential, fingerprint
+from geomatt.data import Dataset, collate
+from geomatt.model import Network, Potential, fingerprint
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
@@ -35,6 +37,7 @@ PICOSECONDS = {"nvt": 300.0, "nve": 50.0}
 QUICK_PICOSECONDS = {"nvt": 0.05, "nve": 0.05}
 KINDS = ("pair", "pair-s", "fast", "paper")  # models, as in md17/aspirin:fast
 WALLS = {"walls": True, "free": False}
+PART = 10_000  # steps between looks at the time
 
 
 class Stability(Experiment):
@@ -53,33 +56,39 @@ class Stability(Experiment):
         rows: dict[str, Any] = {}
         reached: dict[str, float] = {}  # ps of simulations that are not at their end
         missing: dict[str, int] = {}
-        for kind in ("fast",) if settings.quick else KINDS:
+        for kind, ensemble in itertools.product(("fast",) if settings.quick else KINDS, length):
             models = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
-            for walls in WALLS:
-                for ensemble, ps in length.items():
+            ps = length[ensemble]
+            inputs = {
+                "models": {m: fingerprint(model) for m, model in models.items()},
+                "data": {m: data[m].fingerprint() for m in models},
+                "config": _config(ensemble).to_dict(),
+                "ps": ps,
+                "seeds": SEEDS,
+            }
+            found = {walls: pieces.find(f"{kind}-{walls}-{ensemble}", inputs) for walls in WALLS}
+            wanted = [
+                walls
+                for walls in WALLS
+                if found[walls] is None
+                and settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
+            ]
+            if models and wanted:
+                new, done, made = _simulate(
+                    models, data, settings, progress, f"{kind}-{ensemble}", wanted, ensemble, ps
+                )
+                for walls, own in new.items():
                     name = f"{kind}-{walls}-{ensemble}"
-                    wanted = settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
-                    inputs = {
-                        "models": {m: fingerprint(model) for m, model in models.items()},
-                        "data": {m: data[m].fingerprint() for m in models},
-                        "config": _config(ensemble).to_dict(),
-                        "ps": ps,
-                        "seeds": SEEDS,
-                    }
-                    found = pieces.find(name, inputs)
-                    if found is None and models and wanted:
-                        found, done, made = _simulate(
-                            models, data, settings, progress, name, WALLS[walls], ensemble, ps
-                        )
-                        if done >= ps:
-                            found = pieces.put(name, inputs, found, made)
-                        elif found is not None:
-                            reached[name] = done
-                            pieces.made[name] = made
-                    if found is None or name in reached:
-                        missing[name] = len(data)
-                    if found is not None:
-                        rows[name] = found
+                    if done >= ps:
+                        found[walls] = pieces.put(name, inputs, own, made)
+                    else:
+                        found[walls], reached[name], pieces.made[name] = own, done, made
+            for walls, own in found.items():
+                name = f"{kind}-{walls}-{ensemble}"
+                if own is None or name in reached:
+                    missing[name] = len(data)
+                if own is not None:
+                    rows[name] = own
         return {
             "settings": {"ps": length, "seeds": SEEDS, "nvt": _config("nvt").to_dict(), "stand_in": stand_in},
             "data": described_md17(data, stand_in),
@@ -129,21 +138,21 @@ def _simulate(
     settings: ExperimentSettings,
     progress: ProgressBar,
     name: str,
-    walls: bool,
+    wanted: Sequence[str],
     ensemble: str,
     ps: float,
-) -> tuple[list[dict[str, Any]] | None, float, dict[str, Any]]:
-    """All molecules and seeds as one simulation: a row for each replica, the ps reached, and provenance.
+) -> tuple[dict[str, list[dict[str, Any]]], float, dict[str, Any]]:
+    """All molecules and seeds, with and without walls as `wanted`, as one simulation.
 
-    A deadline ends it early, and the next call continues it; no rows if it has not begun.
+    Returns for each of `wanted` a row of every replica, the ps reached, and provenance. A deadline ends it
+    early, and the next call continues it; no rows if it has not begun.
     """
-    checkpoint = settings.work("stability") / f"{name}.safetensors"
+    checkpoint = settings.work("stability") / f"{name}-{'-'.join(wanted)}.safetensors"
     if settings.out_of_time and not checkpoint.is_file():
-        return None, 0.0, {}
+        return {}, 0.0, {}
     started, made = time.monotonic(), provenance(settings, 0.0)
-    groups = [_group(m, model, data[m], settings, walls) for m, model in models.items()]
     config = _config(ensemble)
-    dynamics = BatchedDynamics(groups, config, device=settings.device)
+    dynamics = BatchedDynamics(_groups(models, data, settings, wanted), config, device=settings.device)
     steps = round(ps * 1000 / config.timestep_fs / config.interval) * config.interval
     if checkpoint.is_file():
         dynamics.restore(checkpoint)
@@ -152,7 +161,7 @@ def _simulate(
     with progress(f"dynamics, {name}", steps) as advance:
         advance(dynamics.steps)
         while dynamics.steps < steps and not settings.out_of_time:
-            part = min(10_000, steps - dynamics.steps)
+            part = min(PART, steps - dynamics.steps)
             dynamics.advance(part)
             advance(part)
     made["seconds"] += round(time.monotonic() - started, 3)
@@ -161,29 +170,70 @@ def _simulate(
     else:
         checkpoint.unlink(missing_ok=True)
     outcome = dynamics.outcome()
-    rows = outcome.rows()
     references = {m: frame_histogram(data[m].positions.reshape(len(data[m]), -1, 3)) for m in models}
-    for r, row in enumerate(rows):
+    rows: dict[str, list[dict[str, Any]]] = {walls: [] for walls in wanted}
+    for r, row in enumerate(outcome.rows()):
+        walls, _, row["name"] = row["name"].partition(" ")
         row["histogram_error"] = float(outcome.histogram_error(references[row["name"]])[r])
-    reached = dynamics.steps * config.timestep_fs / 1000
-    return [{key: _finite(value) for key, value in row.items()} for row in rows], reached, made
+        rows[walls].append({key: _finite(value) for key, value in row.items()})
+    return rows, dynamics.steps * config.timestep_fs / 1000, made
+
+
+def _groups(
+    models: Mapping[str, Potential],
+    data: Mapping[str, Dataset],
+    settings: ExperimentSettings,
+    wanted: Sequence[str],
+) -> list[Group]:
+    """Replicas of all molecules. Models of equal settings are evaluated by one call, padded to the largest.
+
+    A step of dynamics is short, so the number of calls counts. Larger molecules and smaller ones are two
+    calls: padding of all to the largest would be half of the work.
+    """
+    elements = sorted({z for model in models.values() for z in model.network.config.elements})
+    networks = {m: model.network.with_elements(elements) for m, model in models.items()}
+    alike: dict[Any, list[str]] = {}
+    for molecule in models:  # in the order of their sizes, so that halves pad little
+        alike.setdefault(networks[molecule].config, []).append(molecule)
+    groups = []
+    for members in alike.values():
+        members.sort(key=lambda m: data[m].sizes.max())
+        middle = len(members) // 2
+        for part in filter(None, (members[:middle], members[middle:])):
+            groups.append(_group({m: models[m] for m in part}, networks, data, settings, wanted))
+    return groups
 
 
 def _group(
-    molecule: str, model: Potential, frames: Dataset, settings: ExperimentSettings, walls: bool
+    models: Mapping[str, Potential],
+    networks: Mapping[str, Network],
+    data: Mapping[str, Dataset],
+    settings: ExperimentSettings,
+    wanted: Sequence[str],
 ) -> Group:
-    """Five replicas of a molecule, from frames the model has not seen."""
-    starts = unseen_frames(model, frames, SEEDS, settings.seed)
-    replicas = [
-        Replica.of(start, seed, model.domain, walls=walls, name=molecule) for seed, start in enumerate(starts)
-    ]
-    model.to(settings.device)
-    engine = model.network.engine()
-    numbers = torch.from_numpy(np.stack([s.numbers for s in starts]))[None].to(settings.device)  # (1, R, N)
-    offset = model.normalisation.offset(numbers[0]).sum(-1)[None]
-    scale = torch.tensor([model.normalisation.scale], device=settings.device)
-    prepared = engine.prepare(model.network.stacked(), keep=True)
-    return Group(replicas, engine_forces(engine, prepared, numbers, model.dtype, offset, scale))
+    """Five replicas of each molecule, with and without walls, from frames that its model has not seen."""
+    replicas, numbers, offsets = [], [], []
+    for molecule, model in models.items():
+        starts = unseen_frames(model, data[molecule], SEEDS, settings.seed)
+        for walls in wanted:
+            for seed, start in enumerate(starts):
+                name = f"{walls} {molecule}"
+                replicas.append(Replica.of(start, seed, model.domain, walls=WALLS[walls], name=name))
+        batch = collate(starts * len(wanted), model.dtype, settings.device)
+        numbers.append(batch.numbers)
+        offsets.append(model.normalisation.offset(batch.numbers).sum(-1))
+    size = max(z.shape[-1] for z in numbers)
+    padded = torch.stack([functional.pad(z, (0, size - z.shape[-1])) for z in numbers])  # (M, B, N)
+    members = [networks[molecule].to(settings.device) for molecule in models]
+    engine = members[0].engine()
+    every = [network.tensors() for network in members]
+    prepared = engine.prepare({n: torch.stack([own[n] for own in every]) for n in every[0]}, keep=True)
+    scale = torch.tensor([model.normalisation.scale for model in models.values()], dtype=torch.float64)
+    dtype = next(iter(models.values())).dtype
+    return Group(
+        replicas,
+        engine_forces(engine, prepared, padded, dtype, torch.stack(offsets), scale.to(settings.device)),
+    )
 
 
 def _finite(value: Any) -> Any:

@@ -64,7 +64,7 @@ class PotentialForces:
             engine = member.network.engine(member.engine)
             self.capturable &= engine.capturable(one)
             offset = member.normalisation.offset(numbers).sum(-1)[None]
-            scale = torch.tensor([member.normalisation.scale], device=numbers.device)
+            scale = torch.tensor([member.normalisation.scale], dtype=torch.float64, device=numbers.device)
             prepared = engine.prepare(member.network.stacked(), keep=True)
             self._members.append(
                 engine_forces(

@@ -1,0 +1,48 @@
+"""Stability: models of several molecules are evaluated together as each alone."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from geomatt.data import Dataset, Structure, collate
+from geomatt.model import load
+from geomatt.reproduce import ExperimentSettings
+from geomatt.reproduce.stability import SEEDS, WALLS, _groups
+
+# Chain-like structures of the right elements: every distance differs, nothing overlaps.
+NUMBERS = {
+    "benzene": [6] * 6 + [1] * 6,
+    "ethanol": [6, 6, 8] + [1] * 6,
+    "uracil": [6, 6, 7, 6, 7, 6, 8, 8, 1, 1, 1, 1],
+}
+
+
+def frames(numbers: list[int], count: int = 8) -> Dataset:
+    rng = np.random.default_rng(len(numbers))
+    spiral = np.stack([f(1.1 * np.arange(len(numbers))) for f in (np.cos, np.sin, lambda t: 0.5 * t)], -1)
+    return Dataset.from_frames(
+        np.array(numbers), 1.3 * spiral + 0.05 * rng.normal(size=(count, len(numbers), 3))
+    )
+
+
+def test_molecules_together_as_each_alone(tmp_path):
+    """Other elements, other sizes and padding change nothing; replicas keep their names and walls."""
+    models = {molecule: load(f"md17/{molecule}:pair-s", dtype="float64").members[0] for molecule in NUMBERS}
+    data = {molecule: frames(numbers) for molecule, numbers in NUMBERS.items()}
+    groups = _groups(models, data, ExperimentSettings(out=tmp_path), list(WALLS))
+    replicas = [replica for group in groups for replica in group.replicas]
+    assert sorted(r.name for r in replicas) == sorted(
+        f"{walls} {molecule}" for walls in WALLS for molecule in NUMBERS for _ in range(SEEDS)
+    )
+    assert all((r.limits is None) == r.name.startswith("free") for r in replicas)
+    for group in groups:
+        positions = torch.zeros(len(group.replicas), group.atoms, 3, dtype=torch.float64)
+        for row, replica in zip(positions, group.replicas, strict=True):
+            row[: len(replica.numbers)] = torch.from_numpy(replica.positions)
+        energies, forces = group.forces(positions)
+        for energy, force, replica in zip(energies, forces, group.replicas, strict=True):
+            model = models[replica.name.partition(" ")[2]]
+            alone = model.evaluate(collate([Structure(replica.numbers, replica.positions)], model.dtype))
+            torch.testing.assert_close(energy, alone.energy[0], rtol=0, atol=1e-8)
+            torch.testing.assert_close(force[: len(replica.numbers)], alone.forces[0], rtol=0, atol=1e-8)
