@@ -29,7 +29,7 @@ from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 SIZES = {
     "s": {"channels": 64, "rounds": 3},
-    "l": {"channels": 128, "rounds": 5, "symmetric": True},
+    "l": {"channels": 128, "rounds": 5},
 }
 EPOCHS = {"s": 400, "l": 500}
 LEARNING_RATES = {"s": 3e-3, "l": 2e-3}  # twice as much ended in a constant energy for some
