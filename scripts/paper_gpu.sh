@@ -12,7 +12,7 @@
 #   table1-weighting   8    table2-untrained  5    dna-paper        45    pair-rmd17   8
 #   table1-draws       6    table2-seeds      5    dna-paper-seeds  45    stability  120
 #   table1-schnet-all 10    table3-seeds     35    dna-fast-seeds    5    ablation    40
-#   table1-schnet-seeds 9
+#   table1-schnet-seeds 9    table2-pair     3    dna-pair          3    learning     4
 set -euo pipefail
 data=$1 out=$2 seconds=$3
 shift 3
@@ -52,7 +52,14 @@ for step in "$@"; do
       for m in $molecules; do start "${step%%-*}" "${step#*-}" "$m"; done ;;
     table1-schnet-seeds) for m in aspirin ethanol; do start table1 schnet-seeds "$m"; done ;;
     table1-weighting | table1-draws | table2-untrained | table2-seeds | table3-seeds | dna-paper | \
-      dna-paper-seeds | dna-fast-seeds) start "${step%%-*}" "${step#*-}" ;;
+      dna-paper-seeds | dna-fast-seeds | dna-pair) start "${step%%-*}" "${step#*-}" ;;
+    table2-pair) start table2 pair pair-untrained ;;
+    learning) # a step of SchNet takes the longest: one process for each number of frames
+      for m in ethanol aspirin; do
+        start learning pair $m
+        start learning geomatt $m
+        for n in 50 100 200 400 950; do start learning schnet $m frames-$n; done
+      done ;;
     stability) for kind in pair pair-s fast paper; do for w in walls free; do start stability $kind $w; done; done ;;
     ablation) # networks without an engine of their own take the longest: one process each
       for parts in autograd gaussians symmetric both-products gated symmetric-gated "seed-0 seed-1 seed-2" \

@@ -5,7 +5,8 @@
     cp runs/reproduce/table1.json results/
     python -m geomatt.reproduce.docs
 
-Works for tables 1 to 3, DNA and pair states. A result of other data or settings than today's is an error.
+Works for tables 1 to 3, DNA, pair states and learning curves. A result of other data or settings than
+today's is an error.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from typing import Any
 
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, silent
-from geomatt.reproduce.dna_models import DnaModel, DnaStudy
+from geomatt.reproduce.dna_models import RECIPES, DnaModel, DnaStudy
 from geomatt.reproduce.frame import read_json
+from geomatt.reproduce.learning import LearningMember, LearningStudy
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
 from geomatt.reproduce.pair import SIZES, PairMember, PairStudy
 from geomatt.reproduce.study import Study
+from geomatt.reproduce.table2_pair import RECIPE, PairTransferStudy
 from geomatt.training import TrainConfig
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -46,6 +49,8 @@ def members(result: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
             for kind, base in (("seeds", row["base"]), ("untrained", UNTRAINED)):
                 for which, value in map(parted, row[kind]):
                     yield Member(row["target"], base=base, **which), value
+            for kind, base in (("transfer", row["base"]), ("untrained", UNTRAINED)):
+                yield Member(row["target"], base=base, recipe=RECIPE), row["pair"][kind]
     elif result["experiment"] == "table3":
         for orders in rows:
             streams = tuple(map(int, orders.split(",")))
@@ -60,6 +65,11 @@ def members(result: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
                 yield DnaModel(recipe, split), value
             for which, value in map(parted, result["seeds"].get(recipe, [])):
                 yield DnaModel(recipe, **which), value
+    elif result["experiment"] == "learning":
+        for molecule, networks in rows.items():
+            for network, models in networks.items():
+                for frames, value in models.items():
+                    yield LearningMember(network, molecule, int(frames)), value
     else:
         for place, models in rows.items():
             collection, size, molecule = place.split("/")
@@ -73,19 +83,32 @@ def parted(model: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, Any]]:
     return which, {name: item for name, item in model.items() if name not in which}
 
 
+def home(member: Any) -> type[Study[Any]]:
+    """The study a member belongs to."""
+    if isinstance(member, Member):
+        return PairTransferStudy if member.recipe == RECIPE else Md17Study
+    if isinstance(member, DnaModel):
+        return DnaStudy
+    return LearningStudy if isinstance(member, LearningMember) else PairStudy
+
+
 def others(result: Mapping[str, Any], study: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
     """Pieces that are no members: their names, inputs and values."""
     if result["experiment"] == "dna":
         yield "controls", study.control_inputs(), result["controls"]
     for row in result["rows"] if result["experiment"] == "table2" else ():
+        if isinstance(study, PairTransferStudy):
+            yield *study.scratch_piece(row["target"]), row["pair"]["scratch"]
+            continue
         inputs = study.inputs(Member(row["target"], base=row["base"]))
         name = f"untouched-{row['base']}-{row['target']}"
         yield name, {**inputs, "control": "untouched base"}, row["untouched"]
 
 
 def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
-    """Write the pieces of a result; returns how many models."""
-    found = {member: value for member, value in members(result) if value is not None}
+    """Write the pieces of a result that belong to a study; returns how many models."""
+    every = {member: value for member, value in members(result) if value is not None}
+    found = {member: value for member, value in every.items() if home(member) is type(study)}
     for member, value in found.items():
         if member.name not in result["pieces"]:  # a shipped model, whose errors are computed again
             continue
@@ -96,12 +119,14 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
         require(own == theirs, f"data of {member.data}")
         study.pieces.put(member.name, inputs, value, result["pieces"][member.name])
     settings = result["settings"]
-    for recipe, stored in settings.get("recipes", {}).items():
+    for recipe, stored in settings.get("recipes", {}).items() if type(study) is Md17Study else ():
         check(study, Member(next(iter(study.data)), recipe=recipe), stored)
-    for recipe in ("paper", "fast") if result["experiment"] == "dna" else ():
+    for recipe in RECIPES if result["experiment"] == "dna" else ():
         check(study, DnaModel(recipe), settings[recipe])
     if result["experiment"] == "pair":
         check(study, PairMember("md17", "aspirin", "s"), settings["config"])
+    for network, stored in settings["configs"].items() if result["experiment"] == "learning" else ():
+        check(study, LearningMember(network, "ethanol", settings["frames"][-1]), stored)
     for name, inputs, value in others(result, study):
         if value is not None:
             study.pieces.put(name, inputs, value, result["pieces"][name])
@@ -128,11 +153,13 @@ def main() -> None:
         Md17Study: ("table1", "table2", "table3"),
         DnaStudy: ("dna",),
         PairStudy: ("pair",),
+        PairTransferStudy: ("table2",),
+        LearningStudy: ("learning",),
     }
     for make, names in studies.items():
         try:
             study = make(settings, silent)
-            for name in names:
+            for name in (name for name in names if (RESULTS / f"{name}.json").is_file()):
                 print(f"{name}: {restore(study, read_json(RESULTS / f'{name}.json'))} models")
         except GeomAttError as error:
             print(f"{', '.join(names)} left out: {error}")

@@ -13,7 +13,8 @@ from geomatt.reproduce.dna_models import DnaSize, segment_split
 from geomatt.reproduce.report import blocks
 
 SMALL = {"features": 8, "overlap_features": 8, "spacing": 0.5, "layers": 1}
-TINY = DnaSize(10, 4, 4, 5, {"paper": 2, "fast": 2}, 3, 2, SMALL, seeds=2)
+NETWORKS = {"geomatt": SMALL, "pair": {"channels": 8, "rounds": 2}}
+TINY = DnaSize(10, 4, 4, 5, dict.fromkeys(dna_models.RECIPES, 2), 3, 2, NETWORKS, seeds=2)
 GUANINE = [7, 6, 7, 6, 6, 8, 7, 6, 7, 7, 6, 1, 1, 1, 1, 1]
 CYTOSINE = [7, 6, 8, 7, 6, 7, 6, 6, 1, 1, 1, 1, 1]
 BONDS = 2 * (17 + 13)  # atoms - 1 + rings of every base
@@ -104,10 +105,12 @@ def test_a_trajectory_has_one_role_only():
 
 
 def test_the_experiment_measures_errors_and_bonds(tmp_path):
-    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast", "fast-seeds"))
+    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast", "pair", "fast-seeds"))
     experiment = get("dna")
     result = run_experiment(experiment, settings, silent)
-    assert set(result["rows"]) == {"fast"}
+    assert set(result["rows"]) == {"fast", "pair"}
+    assert set(result["rows"]["pair"]) == {"random", "segments"}
+    assert "precision" not in result["rows"]["pair"]["random"]  # errors alone
     (again,) = result["seeds"]["fast"]
     assert again["seed"] == 1
     assert again["force_mae"] != result["rows"]["fast"]["random"]["force_mae"]
@@ -127,6 +130,8 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     content = blocks(experiment, result)
     assert "dna --part paper" in content["left"]
     assert "| fast | 1 |" in content["dna-seeds"]
+    assert "| pair |" not in content["dna-seeds"]
+    assert "| pair | a trajectory never seen | –" not in content["dna-errors"]
     assert "average precision" in experiment.summary(result)
     figures = draw_figures(experiment, result, settings.figures("dna"))
     assert [figure.path.stem for figure in figures] == [

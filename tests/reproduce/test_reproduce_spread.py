@@ -57,4 +57,4 @@ def test_deadline_and_planning(tmp_path):
     assert folds.tasks(FOLDS) == [[FOLDS[0]], [FOLDS[1]]]
     folds.settings = replace(settings, device="cuda")
     assert folds.tasks(FOLDS) == [FOLDS]  # side by side on one GPU
-    assert get("dna").parts == ("paper", "fast", "paper-seeds", "fast-seeds")
+    assert get("dna").parts == ("paper", "fast", "pair", "paper-seeds", "fast-seeds")

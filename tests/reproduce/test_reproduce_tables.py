@@ -13,18 +13,19 @@ from scripts_path import load_script
 from typer.testing import CliRunner
 
 from geomatt.cli import app
-from geomatt.data import ethanol, write
+from geomatt.data import ethanol, random_split, write
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, get, md17, run_experiment, silent
 from geomatt.reproduce.inputs import MD17
 from geomatt.reproduce.md17 import Md17Size, Md17Study, Member, groups
 from geomatt.reproduce.published import GEOMATT, cell, means, no_worse, published
 from geomatt.reproduce.report import blocks, update_page
+from geomatt.reproduce.table2_pair import PairTransferStudy
 from geomatt.training.run import Run
 
 ROOT = Path(__file__).parents[2]
 SMALL = {"features": 8, "overlap_features": 16, "spacing": 0.5, "layers": 1}
-EPOCHS = {"paper": 2, "fast": 2, "schnet-all": 1, "transfer": 1}
+EPOCHS = {"paper": 2, "fast": 2, "schnet-all": 1, "transfer": 1, "pair-transfer": 1}
 TINY = Md17Size(10, 2, EPOCHS, 4, overhead=1e9, network=SMALL, seeds=2)
 TRANSFERRED = ("aspirin", "benzene", "naphthalene", "toluene")
 needs_schnet = pytest.mark.skipif(find_spec("torch_geometric") is None, reason="needs PyTorch Geometric")
@@ -155,6 +156,7 @@ def test_a_run_stopped_at_the_deadline_continues(tiny):
 
 
 @pytest.mark.filterwarnings("ignore:The transferred model is not clearly better")
+@pytest.mark.filterwarnings("ignore:The base never saw")
 def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
     settings = ExperimentSettings(quick=True, out=tiny.out, data=data, parts=("234", "222"))
     table3 = get("table3")
@@ -175,7 +177,14 @@ def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
         # Seeds differ in the weights of the frozen features, and in the order of the data.
         for kind in ("untrained", "seeds"):
             assert len({model["force_mae"] for model in row[kind]}) == 2
-    assert second["missing"] == {}
+    # Every molecule here is ethanol: models of hydrocarbons do not know oxygen.
+    assert second["missing"] == {"pair": 2}
+    pair = [row["pair"] for row in second["rows"]]
+    assert [row["transfer"] is None for row in pair] == [False, False, True, True]
+    assert all(row["untrained"]["frames"] == 4 and row["scratch"] is None for row in pair)
+    shown = {table.name: table for table in table2.tables(second)}["table2-pair"]
+    assert shown.rows[2][1:3] == ["–", "–"]
+    assert shown.rows[0][1] == cell([pair[0]["transfer"]], digits=3)
     assert str(data) not in str(second)
     page = "<!-- begin:table2 -->\n<!-- end:table2 -->\n<!-- begin:summary -->\n<!-- end:summary -->\n"
     assert "aspirin → benzene" in update_page(page, blocks(table2, second))
@@ -206,17 +215,37 @@ def test_unknown_experiment_or_part_is_refused(tmp_path):
 def test_committed_results_hold_every_model(table):
     result = json.loads((ROOT / "results" / f"{table}.json").read_text())
     restored = {member.name for member, value in load_script("restore_results").members(result) if value}
-    expected = {name for name in result["pieces"] if not name.startswith("untouched-")}
+    expected = {name for name in result["pieces"] if not name.startswith(("untouched-", "pair-scratch-"))}
     # The base of a transfer is a model of table 1.
     assert restored == expected - ({"234-paper-fold0-aspirin"} if table == "table2" else set())
+
+
+def test_pair_states_are_transferred_on_the_frames_of_the_shipped_models(tiny, tmp_path):
+    """The quick run of a molecule with a shipped model; full settings ask for the split of pair states."""
+    settings = replace(tiny, parts=("pair", "ethanol"))
+    (row,) = run_experiment(get("table2"), settings, silent)["rows"]
+    assert row["pair"]["transfer"]["parameters"] > 10_000  # size S
+    assert row["pair"]["scratch"]["frames"] == 4
+    assert row["pair"]["untrained"] is None
+    study = PairTransferStudy(tiny, silent, md17.FULL)
+    ours, theirs = study.split(Member("ethanol")), random_split(2000, 950, 50, seed=0)
+    for role in ("train", "validation", "test"):
+        assert np.array_equal(getattr(ours, role), getattr(theirs, role))
+    script = load_script("restore_results")
+    result = run_experiment(get("table2"), replace(settings, deadline=0.0), silent)
+    restored = PairTransferStudy(replace(tiny, out=tmp_path / "again"), silent)
+    assert script.restore(restored, result) == 1
+    assert restored.scratch("ethanol") == row["pair"]["scratch"]
+    assert restored.find(Member("ethanol", base="ethanol", recipe="pair")) == row["pair"]["transfer"]
 
 
 def test_restored_results_are_the_committed_ones(real_data, tmp_path):
     script = load_script("restore_results")
     settings = ExperimentSettings(data=real_data, out=tmp_path, deadline=0.0)
-    study = Md17Study(settings, silent)
+    studies = Md17Study(settings, silent), PairTransferStudy(settings, silent)
     for table in ("table1", "table2", "table3"):
         committed = json.loads((ROOT / "results" / f"{table}.json").read_text())
-        script.restore(study, committed)
+        for study in studies[: 2 if table == "table2" else 1]:
+            script.restore(study, committed)
         restored = run_experiment(get(table), settings, silent)
         assert {**restored, "settings": 0} == {**committed, "settings": 0}

@@ -49,8 +49,9 @@ def reproduce(
     Finished work is not computed again with the same settings, so an interrupted run continues with the same
     command; copy the folder --out to continue on another machine.
 
-    With --workers or --dask the models of table1, table2, table3, pair, ablation and dna (molecules, folds,
-    seeds) are trained by other processes. They write into --out, which several machines must share.
+    With --workers or --dask the models of table1, table2, table3, pair, ablation, learning and dna
+    (molecules, folds, seeds) are trained by other processes. They write into --out, which several machines
+    must share.
     """
     if not name:
         raise GeomAttError(f"Which experiment? Choose from: {', '.join(NAMES)}, all.")

@@ -25,6 +25,7 @@ NAMES = (
     "theory",
     "pair",
     "ablation",
+    "learning",
     "stability",
     "cause",
     "physics",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import mean, stdev
@@ -11,13 +9,13 @@ from typing import Any, ClassVar
 
 from geomatt.data import Split, random_split
 from geomatt.reproduce.ablation_networks import NETWORKS
-from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar, provenance
+from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import STAND_IN
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import left_table, tested_on, title
-from geomatt.reproduce.study import UNIT, Study
+from geomatt.reproduce.study import UNIT, TolerantStudy, same_steps
 from geomatt.reproduce.table import NOT_RUN, ResultTable
-from geomatt.training import Diverged, Job, TrainConfig, TrainResult, resolve
+from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 BASELINE = "baseline"
 CLEAR = 2.0  # standard deviations of the baseline that count as a difference
@@ -90,7 +88,7 @@ class AblationMember:
         return settings.chooses(own, EPOCHS, [part for part in settings.parts if part not in EPOCHS])
 
 
-class AblationStudy(Study[AblationMember]):
+class AblationStudy(TolerantStudy[AblationMember]):
     """Models that differ in one choice."""
 
     name = "ablation"
@@ -118,7 +116,7 @@ class AblationStudy(Study[AblationMember]):
             **changed,
         }
         config = resolve(given)
-        return config if batch is None else same_steps(config, batch)
+        return config if batch is None else same_steps(config, batch=batch)
 
     def split(self, member: AblationMember) -> Split:
         count, seed = len(self.dataset(member)), self.settings.seed
@@ -127,30 +125,12 @@ class AblationStudy(Study[AblationMember]):
             return random_split(count, sizes["train"], sizes["val"], QUICK["test"], seed=seed)
         return random_split(count, TRAIN, VALIDATION, None, seed=seed)
 
-    def train_group(self, group: Sequence[AblationMember]) -> None:
-        """To diverge is a result."""
-        started = time.monotonic()
-        try:
-            super().train_group(group)
-        except Diverged as error:
-            made = provenance(self.settings, time.monotonic() - started)
-            for member in group:  # one
-                self.pieces.put(member.name, self.inputs(member), {"diverged": error.reason}, made)
-
     def measure(self, member: AblationMember, job: Job, result: TrainResult) -> dict[str, Any]:
         test, train = (
             self.errors(result.potential, job.dataset, rows, exclude_trained=False)
             for rows in (job.split.test, job.split.train[:TRAINED])
         )
         return {**test, "training_force_mae": train["force_mae"], "training_frames": train["frames"]}
-
-
-def same_steps(config: TrainConfig, batch: int) -> TrainConfig:
-    """Another batch size and as many steps: what is counted in epochs changes in proportion."""
-    count = config.train or TRAIN
-    ratio = math.ceil(count / config.batch) / math.ceil(count / batch)
-    counted = ("epochs", "warmup", "validate_every")
-    return config.replace(batch=batch, **{n: max(1, round(ratio * getattr(config, n))) for n in counted})
 
 
 class Ablation(Experiment):

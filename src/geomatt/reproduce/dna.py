@@ -9,7 +9,7 @@ import numpy as np
 
 from geomatt.model import new_network
 from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, strongest
-from geomatt.reproduce.dna_models import DATA, RECIPES, SPLITS, DnaModel, DnaStudy, plan
+from geomatt.reproduce.dna_models import DATA, RECIPES, SCORED, SPLITS, DnaModel, DnaStudy, plan
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.published import cell, left_table, tested_on
 from geomatt.reproduce.table import ResultTable
@@ -24,7 +24,7 @@ class Dna(Experiment):
         "The paper trains on a C-G dimer of 58 atoms and finds covalent and hydrogen bonds in its attention. "
         "Here: errors on random frames and on a trajectory never seen; average precision for both bonds."
     )
-    parts: ClassVar[tuple[str, ...]] = (*RECIPES, *(f"{recipe}-seeds" for recipe in RECIPES))
+    parts: ClassVar[tuple[str, ...]] = (*RECIPES, *(f"{recipe}-seeds" for recipe in SCORED))
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         study = DnaStudy(settings, progress)
@@ -88,7 +88,7 @@ class Dna(Experiment):
             "small, the error has settled.",
             labels=2,
         )
-        precision = [_precision_table(r, v, result["controls"]) for r, v in _random(result).items()]
+        precision = [_precision_table(r, v, result["controls"]) for r, v in _scored(result).items()]
         return [
             errors,
             _seeds_table(result),
@@ -99,7 +99,7 @@ class Dna(Experiment):
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         from geomatt.reproduce.dna_figures import drawings
 
-        return drawings(_random(result), result["controls"]) if _random(result) else []
+        return drawings(_scored(result), result["controls"]) if _scored(result) else []
 
     def summary(self, result: Mapping[str, Any]) -> str:
         note = _stand_in_note(result)
@@ -107,9 +107,9 @@ class Dna(Experiment):
         for kind, words in KINDS.items():
             length, untrained = (result["controls"][name][kind] for name in ("length", "untrained"))
             best = [
-                (recipe, *strongest(value["precision"], kind)) for recipe, value in _random(result).items()
+                (recipe, *strongest(value["precision"], kind)) for recipe, value in _scored(result).items()
             ]
-            control = [value["precision"][CONTROL][kind][0] for value in _random(result).values()]
+            control = [value["precision"][CONTROL][kind][0] for value in _scored(result).values()]
             sentences.append(
                 f"- {words[0].upper()}{words[1:]}: average precision "
                 + ", ".join(f"{ap:.2f} ({recipe} recipe, {label})" for recipe, label, ap in best)
@@ -117,18 +117,19 @@ class Dna(Experiment):
                 f"(with the best d₀, {length[2]:.2f} Å), the best matrix of {len(untrained)} untrained "
                 f"networks {np.median(untrained):.2f} in the median and {max(untrained):.2f} at most."
             )
-        return "\n".join(sentences) if _random(result) else "Not run yet."
+        return "\n".join(sentences) if _scored(result) else "Not run yet."
 
 
-def _random(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The models trained on random frames, as in the paper, by recipe."""
-    return {recipe: row["random"] for recipe, row in result["rows"].items() if "random" in row}
+def _scored(result: Mapping[str, Any]) -> dict[str, Any]:
+    """The models trained on random frames, as in the paper, whose attention was scored, by recipe."""
+    rows = result["rows"].items()
+    return {recipe: row["random"] for recipe, row in rows if recipe in SCORED and "random" in row}
 
 
 def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
     """Errors and the best matrices of the models that differ by the seed of their weights."""
     lines = []
-    for recipe, value in _random(result).items():
+    for recipe, value in _scored(result).items():
         for model in [{"seed": 0, **value}, *result["seeds"].get(recipe, [])]:
             best = [strongest(model["precision"], kind) for kind in KINDS]
             lines.append(

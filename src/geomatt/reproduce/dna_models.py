@@ -18,12 +18,42 @@ from geomatt.reproduce.dna_attention import score
 from geomatt.reproduce.frame import ExperimentSettings, ProgressBar, provenance
 from geomatt.reproduce.inputs import described, load_or_embedded
 from geomatt.reproduce.md17 import WEIGHTING
+from geomatt.reproduce.pair import LEARNING_RATES, SIZES
 from geomatt.reproduce.study import CHECKPOINT, UNIT, Study
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 DATA = "gfn2/cg-cg"
-RECIPES = ("paper", "fast")
 SPLITS = {"random": "random frames", "segments": "a trajectory never seen"}
+
+
+@dataclass(frozen=True)
+class DnaRecipe:
+    """A network and how it is trained."""
+
+    settings: Mapping[str, Any]
+    # True if its attention is compared with that of the untrained networks, which are of the paper's kind.
+    scored: bool = True
+
+
+RECIPES = {
+    **{
+        name: DnaRecipe({"model": "geomatt", "recipe": name, "weighting": WEIGHTING[name]})
+        for name in ("paper", "fast")
+    },
+    "pair": DnaRecipe(
+        {
+            "model": "pair",
+            "recipe": "pair",
+            "network": SIZES["s"],
+            "learning_rate": LEARNING_RATES["s"],
+            "batch": 10,
+            "warmup": 1,
+            "validate_every": 2,
+        },
+        scored=False,
+    ),
+}
+SCORED = tuple(name for name, recipe in RECIPES.items() if recipe.scored)
 
 
 @dataclass(frozen=True)
@@ -33,17 +63,18 @@ class DnaSize:
     train: int
     validation: int
     test: int
-    batch: int
+    batch: int  # of recipes without their own
     epochs: Mapping[str, int]
     scored: int  # frames whose attention is scored
     untrained: int = 20  # networks with random weights, as a control
-    network: Mapping[str, Any] = field(default_factory=dict)  # settings other than the paper's
-    seeds: int = 3  # of the weights, for models trained on random frames
+    # Settings of each kind of network other than those of the recipes.
+    networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    seeds: int = 3  # of the weights, for scored models trained on random frames
 
 
 # 15,000 frames as in the paper: of seven segments five train, one validates, one tests.
-FULL = DnaSize(12_500, 2_500, 2_500, 32, {"paper": 1000, "fast": 60}, 500)
-QUICK = DnaSize(24, 8, 16, 8, {"paper": 2, "fast": 2}, 8, untrained=3, seeds=1)
+FULL = DnaSize(12_500, 2_500, 2_500, 32, {"paper": 1000, "fast": 60, "pair": 24}, 500)
+QUICK = DnaSize(24, 8, 16, 8, dict.fromkeys(RECIPES, 2), 8, untrained=3, seeds=1)
 
 
 @dataclass(frozen=True)
@@ -64,7 +95,7 @@ class DnaModel:
 def plan(seeds: int) -> dict[str, list[DnaModel]]:
     """The models of each part; those of a part are trained side by side."""
     first = {recipe: [DnaModel(recipe, split) for split in SPLITS] for recipe in RECIPES}
-    again = {f"{r}-seeds": [DnaModel(r, seed=s) for s in range(1, seeds)] for r in RECIPES}
+    again = {f"{r}-seeds": [DnaModel(r, seed=s) for s in range(1, seeds)] for r in SCORED}
     return {**first, **again}
 
 
@@ -104,18 +135,17 @@ class DnaStudy(Study[DnaModel]):
         return self.splits[member.split]
 
     def config(self, member: DnaModel) -> TrainConfig:
+        own = RECIPES[member.recipe].settings
         given = {
-            "model": "geomatt",
-            "data": self.source,
-            "recipe": member.recipe,
-            "epochs": self.size.epochs[member.recipe],
             "batch": self.size.batch,
-            "weighting": WEIGHTING[member.recipe],
+            **own,
+            "data": self.source,
+            "epochs": self.size.epochs[member.recipe],
             "patience": 0,
             "seed": self.settings.seed + member.seed,
             "device": self.settings.device,
             "report_unit": UNIT,
-            "network": dict(self.size.network),
+            "network": {**own.get("network", {}), **self.size.networks.get(own["model"], {})},
         }
         return resolve(given)
 
@@ -150,15 +180,17 @@ class DnaStudy(Study[DnaModel]):
                 (job.folder / CHECKPOINT).unlink(missing_ok=True)
 
     def measure(self, member: DnaModel, job: Job, result: TrainResult | None = None) -> dict[str, Any]:
-        """Errors and attention of a model as far as it is trained."""
+        """Errors, and attention if it is scored, of a model as far as it is trained."""
         model = load(job.folder).members[0]
         with open(job.folder / "history.csv", encoding="utf-8", newline="") as file:
             history = list(csv.DictReader(file))
         curve = [float(row["val_force_mae_eV"] or math.inf) for row in history]
         errors = self.errors(model, job.dataset, job.split.test)
-        scored = self._scored(job.split)
-        with self.progress(f"attention, {member.name}", len(scored)) as advance:
-            found = score(model.to(self.settings.device).network, scored, job.dataset, advance)
+        found: dict[str, Any] = {}
+        if RECIPES[member.recipe].scored:
+            scored = self._scored(job.split)
+            with self.progress(f"attention, {member.name}", len(scored)) as advance:
+                found = score(model.to(self.settings.device).network, scored, job.dataset, advance)
         return {
             "energy_mae": errors["energy_mae"],
             "force_mae": errors["force_mae"],

@@ -43,7 +43,7 @@ class Md17Size:
 
     points: int  # training and validation together, divided into five folds
     folds: int  # how many of the five are computed
-    epochs: Mapping[str, int]  # by recipe, and of the transfer
+    epochs: Mapping[str, int]  # by recipe, and of the transfers
     test: int | None  # frames to test on; None: all others
     # Fixed cost of a step in units of pairs per structure: about 0.2 ms on a GPU, and compiling its kernels.
     # It decides how many sizes share a program at the price of padding.
@@ -52,9 +52,19 @@ class Md17Size:
     seeds: int = 3  # and draws of frames, where the tables ask for several
 
 
-FULL = Md17Size(1000, FOLDS, {"paper": 2000, "fast": 1500, "schnet-all": 500, "transfer": 1000}, None)
+FULL = Md17Size(
+    1000,
+    FOLDS,
+    {"paper": 2000, "fast": 1500, "schnet-all": 500, "transfer": 1000, "pair-transfer": 200},
+    None,
+)
 QUICK = Md17Size(
-    50, 2, {"paper": 4, "fast": 4, "schnet": 2, "schnet-all": 2, "transfer": 3}, 40, overhead=0.0, seeds=1
+    50,
+    2,
+    {"paper": 4, "fast": 4, "schnet": 2, "schnet-all": 2, "transfer": 3, "pair-transfer": 3},
+    40,
+    overhead=0.0,
+    seeds=1,
 )
 
 
@@ -65,7 +75,8 @@ class Member:
     molecule: str
     fold: int = 0
     orders: tuple[int, ...] = PAPER_ORDERS
-    recipe: str = "paper"  # paper, fast, schnet (own number of epochs), schnet-all (the same for all)
+    # paper, fast, schnet (own number of epochs), schnet-all (the same for all), pair (transfers)
+    recipe: str = "paper"
     weighting: str | None = None  # of the loss, if not that of the recipe
     base: str | None = None  # the molecule of the model to start from, or UNTRAINED; trains the readout only
     seed: int = 0  # of weights and order of the data
@@ -79,7 +90,8 @@ class Member:
     def name(self) -> str:
         again = f"-seed{self.seed}" * bool(self.seed) + f"-draw{self.draw}" * bool(self.draw)
         if self.base is not None:
-            return f"transfer-{self.base}-{self.molecule}{again}"
+            recipe = "" if self.recipe == "paper" else f"{self.recipe}-"
+            return f"{recipe}transfer-{self.base}-{self.molecule}{again}"
         if self.is_schnet:
             return f"{self.recipe}-{self.molecule}{again}"
         weighting = "" if self.weighting is None else f"-{self.weighting}-loss"
@@ -96,7 +108,7 @@ class Member:
         if self.seed or self.draw or self.base == UNTRAINED or self.is_schnet:
             return None
         if self.base is not None:
-            return f"transfer/{self.base}-{self.molecule}.safetensors"
+            return f"transfer/{self.base}-{self.molecule}.safetensors" if self.recipe == "paper" else None
         if (self.orders, self.fold, self.weighting) != (PAPER_ORDERS, 0, None):
             return None
         return f"md17/{self.molecule}{'' if self.recipe == 'paper' else f'-{self.recipe}'}.safetensors"
@@ -156,7 +168,12 @@ class Md17Study(Study[Member]):
 
     def split(self, member: Member) -> Split:
         count = len(self.data[member.molecule])
-        split = fold_splits(count, self.size.points, FOLDS, self.settings.seed + member.draw)[member.fold]
+        return self.thinned(
+            fold_splits(count, self.size.points, FOLDS, self.settings.seed + member.draw)[member.fold]
+        )
+
+    def thinned(self, split: Split) -> Split:
+        """The split with as many test frames as the study has."""
         if self.size.test is None:
             return split
         rows = np.linspace(0, len(split.test) - 1, self.size.test).astype(int)
@@ -213,11 +230,7 @@ class Md17Study(Study[Member]):
 
     def can_train(self, member: Member) -> bool:
         """False without the base of a transfer, or without SchNet, which is an error if it was asked for."""
-        if member.is_schnet and find_spec("torch_geometric") is None:
-            if self.settings.parts:
-                raise GeomAttError(
-                    "SchNet needs PyTorch Geometric. Install it with: pip install 'geomatt[bench]'"
-                )
+        if member.is_schnet and not has_schnet(self.settings):
             return False
         return member.base in (None, UNTRAINED) or self.scratch(member.base) is not None
 
@@ -248,6 +261,15 @@ class Md17Study(Study[Member]):
         if member.model_file is not None:
             self.keep_model(member.model_file, result.potential, value, member.command)
         return value
+
+
+def has_schnet(settings: ExperimentSettings) -> bool:
+    """True if SchNet can be trained here; an error if it cannot and parts were asked for."""
+    if find_spec("torch_geometric") is not None:
+        return True
+    if settings.parts:
+        raise GeomAttError("SchNet needs PyTorch Geometric. Install it with: pip install 'geomatt[bench]'")
+    return False
 
 
 def groups(atoms: Sequence[int], overhead: float) -> list[list[int]]:

@@ -7,6 +7,8 @@ interrupted run continues in any grouping.
 
 from __future__ import annotations
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +23,15 @@ from geomatt.progress import silent
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import described, load_or_embedded
 from geomatt.reproduce.spreading import spread
-from geomatt.training import Interrupted, Job, TrainConfig, TrainProgress, TrainResult, train_together
+from geomatt.training import (
+    Diverged,
+    Interrupted,
+    Job,
+    TrainConfig,
+    TrainProgress,
+    TrainResult,
+    train_together,
+)
 from geomatt.units import from_ev
 
 UNIT = "kcal/mol"
@@ -189,6 +199,33 @@ class Study(ABC, Generic[M]):
         test = {name: errors[name] for name in ("energy_mae", "force_mae", "frames", "unit")}
         potential.record |= {"test": test, "licence": LICENCE, "made_by": command}
         save(potential, self.model_path(file))
+
+
+class TolerantStudy(Study[M]):
+    """Members whose divergence is a result, with the reason as `diverged` instead of errors."""
+
+    def train_group(self, group: Sequence[M]) -> None:
+        started = time.monotonic()
+        try:
+            super().train_group(group)
+        except Diverged as error:
+            made = provenance(self.settings, time.monotonic() - started)
+            for member in group:  # one
+                self.pieces.put(member.name, self.inputs(member), {"diverged": error.reason}, made)
+
+
+def same_steps(config: TrainConfig, **changes: int) -> TrainConfig:
+    """Another `batch` or `train` and as many steps: what is counted in epochs changes in proportion."""
+    after = config.replace(**changes)
+    ratio = epoch_steps(config) / epoch_steps(after)
+    counted = {name: getattr(config, name) for name in ("epochs", "warmup", "validate_every")}
+    return after.replace(**{n: max(1, round(ratio * value)) for n, value in counted.items() if value})
+
+
+def epoch_steps(config: TrainConfig) -> int:
+    """Steps of an epoch, of settings that name the number of training frames."""
+    assert config.train is not None
+    return math.ceil(config.train / config.batch)
 
 
 def training_record(result: TrainResult) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from geomatt.reproduce.published import (
     title,
 )
 from geomatt.reproduce.table import ResultTable
+from geomatt.reproduce.table2_pair import PARTS, PairTransferStudy, pair_rows, pair_table
 
 
 class Table2(Experiment):
@@ -30,9 +31,9 @@ class Table2(Experiment):
     description = (
         "The paper keeps the attention learned on one molecule and retrains only the readout on another. "
         "Here with three controls: training from scratch, the base model as it is, and a readout on features "
-        "of a network that was never trained."
+        "of a network that was never trained. The same transfers with pair states."
     )
-    parts: ClassVar[tuple[str, ...]] = ("transfers", "untrained", "seeds", *MD17)
+    parts: ClassVar[tuple[str, ...]] = ("transfers", "untrained", "seeds", *PARTS, *MD17)
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
         study = Md17Study(settings, progress)
@@ -66,7 +67,15 @@ class Table2(Experiment):
             }
             for base, target in wanted
         ]
-        return {**study.about(), "rows": rows, "missing": study.missing(plan)}
+        pair = PairTransferStudy(settings, progress)
+        for row, found in zip(rows, pair_rows(pair, wanted), strict=True):
+            row["pair"] = found
+        return {
+            **study.about(),
+            "rows": rows,
+            "missing": {**study.missing(plan), **pair.missing(pair.plan(wanted))},
+            "pieces": {**study.pieces.made, **pair.pieces.made},
+        }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         rows = {f"{title(row['base'])} → {title(row['target'])}": row for row in result["rows"]}
@@ -104,7 +113,8 @@ class Table2(Experiment):
             first="transfer",
         )
         command = "geomatt reproduce table2 --part {} --device cuda --data DIR"
-        return [table, left_table(result["missing"], command)]
+        pair = pair_table(result, {name: row["pair"] for name, row in rows.items()})
+        return [table, pair, left_table(result["missing"], command)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = [row for row in result["rows"] if row["transfer"] is not None]
