@@ -83,8 +83,10 @@ def torchrun(out: Path, options: argparse.Namespace, dtype: str) -> None:
 
 
 def losses(folder: Path) -> list[float]:
+    """All that were recorded; not every epoch validates."""
     with open(folder / "history.csv", encoding="utf-8", newline="") as stream:
-        return [float(row[name]) for row in csv.DictReader(stream) for name in ("train_loss", "val_loss")]
+        rows = list(csv.DictReader(stream))
+    return [float(row[name]) for row in rows for name in ("train_loss", "val_loss") if row[name]]
 
 
 def compare(name: str, found: Path, expected: Path, dtype: str) -> None:
