@@ -62,7 +62,7 @@ for step in "$@"; do
       done ;;
     stability) for kind in pair pair-s fast paper; do for w in walls free; do start stability $kind $w; done; done ;;
     ablation) # networks without an engine of their own take the longest: one process each
-      for parts in autograd gaussians symmetric both-products gated symmetric-gated "seed-0 seed-1 seed-2" \
+      for parts in autograd gaussians symmetric both-products gated "seed-0 seed-1 seed-2" \
         "channels-32 channels-128 normal-elements" "rounds-2 rounds-4 rounds-5" \
         "functions-8 functions-24 functions-32" "radius-5 radius-4 squared rho-0.1" \
         "rho-0.001 no-clip no-average" "batch-5 batch-20 half-rate double-rate"; do

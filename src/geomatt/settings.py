@@ -22,8 +22,7 @@ _WORDS = {bool: "True or False", int: "a whole number", float: "a number", str: 
 def setting(default: Any, help: str, **metadata: Any) -> Any:
     """A field of a config dataclass; `help` becomes the text of its command-line option and `info` row.
 
-    `choices`, `least`, `most` and `within` (two ends) limit its value. `later=True`: added when models
-    existed, so that their fingerprints leave it out while it has its default.
+    `choices`, `least`, `most` and `within` (two ends) limit its value.
     """
     return dataclasses.field(default=default, metadata={"help": help, **metadata})
 

@@ -15,11 +15,7 @@ from geomatt.model.interface import Network
 
 ELEMENTS = (1, 6, 8)
 # Further settings that change how a network is computed, by a name of their own.
-VARIANTS = {
-    "pair with a radius": ("pair", {"radius": 4.0}),
-    "symmetric pair": ("pair", {"symmetric": True}),
-    "symmetric pair with a radius": ("pair", {"symmetric": True, "radius": 4.0}),
-}
+VARIANTS = {"pair with a radius": ("pair", {"radius": 4.0})}
 NETWORKS = [*network_names(), *VARIANTS]
 ENGINES = [
     (name, engine)

@@ -28,8 +28,6 @@ CASES = [
     {"channels": 96, "rounds": 2, "functions": 40, "normalisation": "constant"},
     {"channels": 32, "rounds": 1, "functions": 7, "radius": 2.5},
     {"channels": 32, "rounds": 3, "functions": 16, "radius": 3.5},
-    {"channels": 64, "rounds": 3, "functions": 16, "symmetric": True},
-    {"channels": 32, "rounds": 2, "functions": 7, "symmetric": True, "radius": 3.5},
 ]
 
 

@@ -71,8 +71,6 @@ def oracle(
             d = math.dist(r[i].tolist(), r[j].tolist())
             phi = torch.tensor([math.exp(-beta * (math.exp(-d) - m) ** 2) for m in mu], dtype=torch.float64)
             x[i, j] = u(i, j) * (weights["K"] @ phi) * weights["g"][z[i]] * weights["h"][z[j]]
-    if config.symmetric:
-        x = {(i, j): (state + x[j, i]) / math.sqrt(2.0) for (i, j), state in x.items()}
     for t in range(config.rounds):
         a = {pair: weights["W_AB"][t, :width] @ state for pair, state in x.items()}
         b = {pair: weights["W_AB"][t, width:] @ state for pair, state in x.items()}
@@ -81,10 +79,7 @@ def oracle(
             for j in range(n):
                 p = torch.zeros(width, dtype=torch.float64)
                 for m in range(n):
-                    if config.symmetric:
-                        p = p + scale * (a[i, m] * b[m, j] + a[j, m] * b[m, i]) / math.sqrt(2.0)
-                    else:
-                        p = p + scale * a[i, m] * b[m, j]
+                    p = p + scale * a[i, m] * b[m, j]
                 hidden = silu(weights["W1"][t] @ torch.cat([x[i, j], p]) + weights["b1"][t])
                 new[i, j] = x[i, j] + u(i, j) * (weights["W2"][t] @ hidden + weights["b2"][t])
         x = new
@@ -101,32 +96,13 @@ def oracle(
     return energies
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"normalisation": "constant"},
-        {"radius": 3.0},
-        {"symmetric": True},
-        {"symmetric": True, "radius": 3.0},
-    ],
-)
+@pytest.mark.parametrize("changes", [{}, {"normalisation": "constant"}, {"radius": 3.0}])
 @pytest.mark.parametrize("atoms", [1, 2, 5])
 def test_energies_are_those_of_the_equations(atoms: int, changes: dict) -> None:
     network = small_network(typical_atoms=7.0, **changes)
     batch = random_batch((atoms,))
     expected = oracle(network.state_dict(), network.config, batch.numbers[0].tolist(), batch.positions[0])
     assert torch.allclose(network(batch)[0], torch.tensor(expected, dtype=torch.float64), rtol=1e-12)
-
-
-def test_states_of_a_symmetric_network_are_symmetric() -> None:
-    batch = random_batch((5,))
-    for one in small_network(symmetric=True).run(batch):
-        torch.testing.assert_close(one.states, one.states.transpose(1, 2))
-    for one in small_network().run(batch):
-        assert not torch.allclose(one.states, one.states.transpose(1, 2))
-    e = [new_network("pair", {"symmetric": yes}, (1, 6), seed=1).e.detach() for yes in (True, False)]
-    torch.testing.assert_close(2**0.5 * e[0], e[1])  # X_ii begin alike
 
 
 def test_registry_and_settings() -> None:

@@ -48,7 +48,6 @@ def undefined_memory() -> Iterator[None]:
         (1, {"rounds": 2}),
         (2, {"rounds": 1, "normalisation": "constant", "functions": 17, "channels": 6}),
         (1, {"rounds": 2, "radius": 3.0, "channels": 3, "functions": 4}),
-        (1, {"rounds": 2, "symmetric": True, "channels": 3, "functions": 4}),
     ],
 )
 def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: dict) -> None:

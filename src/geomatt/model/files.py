@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +190,7 @@ def fingerprint(model: AnyPotential) -> str:
 
 def _fingerprint(potential: Potential) -> str:
     digest = hashlib.sha256()
-    described, config = describe(potential), potential.network.config
-    new = {f.name for f in fields(config) if f.metadata.get("later")}
-    unset = {name for name in new if getattr(config, name) == getattr(type(config), name)}
-    described["config"] = {k: v for k, v in described["config"].items() if k not in unset}
+    described = describe(potential)
     digest.update(
         json.dumps([described[k] for k in ("kind", "config", "normalisation")], default=_plain).encode()
     )

@@ -62,8 +62,6 @@ VARIATIONS = (
     # The baseline with the engine of the changed networks, which trains in full float32.
     Variation("autograd", CHANGES, training={"engine": "autograd"}),
     *(Variation(name, CHANGES, model=network.kind) for name, network in NETWORKS.items()),
-    Variation("symmetric", CHANGES, network={"symmetric": True}),
-    Variation("symmetric-gated", CHANGES, network={"symmetric": True}, model=NETWORKS["gated"].kind),
 )
 
 

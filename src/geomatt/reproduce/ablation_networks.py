@@ -58,7 +58,7 @@ class Changed(PairStates):
         x = u * self.initial_states(batch) * weights[0]
         for t in range(self.config.rounds):
             factors = (x @ self.W_AB[t].T).split(self.config.channels, -1)  # (B, N, N, C) each
-            products = [self.symmetrised(self.scale(batch) * p) for p in self.products(*factors)]
+            products = [self.scale(batch) * p for p in self.products(*factors)]
             hidden = self.hidden(torch.cat([x, *products], -1), t)  # (B, N, N, 2C)
             x = (x + u * (hidden @ self.W2[t].T + self.b2[t])) * weights[t + 1]
             yield Round(factors[0], factors[1], x)
@@ -85,6 +85,18 @@ class Gaussians(Changed):
     def basis(self, distances: Tensor) -> Tensor:
         width = 2.0 * FARTHEST / self.config.functions  # neighbours overlap as those of the network do
         return torch.exp(-(((distances[..., None] - self.mu) / width) ** 2))
+
+
+class Symmetric(Changed):
+    """X and P are made symmetric in i and j: (X + Xᵀ) / √2."""
+
+    kind = "pair-symmetric"
+
+    def initial_states(self, batch: Batch) -> Tensor:
+        return _symmetric(super().initial_states(batch))
+
+    def products(self, *factors: Tensor) -> list[Tensor]:
+        return [_symmetric(p) for p in super().products(*factors)]
 
 
 class BothProducts(Changed):
@@ -132,6 +144,11 @@ class Gated(Changed):
         return functional.silu(first) * second
 
 
+def _symmetric(states: Tensor) -> Tensor:
+    """(X + Xᵀ) / √2 of states (B, N, N, C)."""
+    return (states + states.transpose(1, 2)) * 0.5**0.5
+
+
 def _orthogonal(weights: Tensor, rows: int) -> None:
     """Every so many rows of the weights (T, …, …) of a round an orthogonal matrix of its own."""
     for one in weights:
@@ -143,6 +160,7 @@ def _orthogonal(weights: Tensor, rows: int) -> None:
 NETWORKS = {
     "normal-elements": NormalElements,
     "gaussians": Gaussians,
+    "symmetric": Symmetric,
     "both-products": BothProducts,
     "gated": Gated,
 }

@@ -42,7 +42,6 @@ class PairStatesConfig(NetworkConfig):
     electrons: bool = setting(
         False, "total charge and number of unpaired electrons as inputs; on where the data has them"
     )
-    symmetric: bool = setting(False, "states of (i, j) and (j, i) are the same", later=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()

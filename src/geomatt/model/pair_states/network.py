@@ -16,7 +16,6 @@ and structures may be periodic (`sparse`: states belong to neighbours and their 
 of matrices over atoms, one for each channel: T rounds describe terms of up to 2^T + 1 bodies.
 
 Q and S, total charge and number of unpaired electrons, are inputs where the data has them (`electrons`).
-With `symmetric` the initial states X and each product P become (X_ij + X_ji) / √2, so that X_ij = X_ji.
 
 Shapes: B structures, N atoms (padded), L functions, C channels. Padding: states of pairs with a padded atom
 are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` compute the same numbers faster.
@@ -104,7 +103,7 @@ class PairStates(Network):
         them apart. Normal g and h give every pair of elements functions of its own: such networks fit as
         well and are worse on other frames (`normal-elements` of `geomatt reproduce ablation`).
         """
-        nn.init.normal_(self.e, std=0.5**0.5 if self.config.symmetric else 1.0)  # X_ii begins normal
+        nn.init.normal_(self.e)
         for table in (self.g, self.h):
             nn.init.normal_(table, mean=1.0, std=0.2)
         nn.init.orthogonal_(self.K, gain=2.0)
@@ -187,8 +186,6 @@ class PairStates(Network):
         one = next(one for t, one in enumerate(self.run(batch)) if t == record.layer)
         i, j = torch.tensor(pairs, device=one.a.device).T
         terms = one.a[0, i] * one.b[0, :, j].transpose(0, 1)  # (P, N, C), over m
-        if self.config.symmetric:
-            terms = (terms + one.a[0, j] * one.b[0, :, i].transpose(0, 1)) * 0.5**0.5
         top = (self.scale(batch)[0, 0] * terms.norm(dim=-1)).topk(min(count, terms.shape[1]))
         ends = [index[:, None].expand_as(top.indices) for index in (i, j)]
         atoms = torch.stack([ends[0], top.indices, ends[1]], -1)  # (P, K, 3)
@@ -221,7 +218,7 @@ class PairStates(Network):
         x = u * self.initial_states(batch) * weights[0]
         for t in range(self.config.rounds):
             a, b = (x @ self.W_AB[t].T).chunk(2, -1)  # (B, N, N, C)
-            p = self.symmetrised(self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b))
+            p = self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b)
             hidden = functional.silu(torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t])  # (B, N, N, 2C)
             x = (x + u * (hidden @ self.W2[t].T + self.b2[t])) * weights[t + 1]
             yield Round(a, b, x)
@@ -232,12 +229,7 @@ class PairStates(Network):
         g, h = one_hot @ self.g, one_hot @ self.h  # (B, N, C)
         e = self.self_states(one_hot, batch)
         functions = self.basis(pair_distances(batch.positions)) @ self.K.T  # (B, N, N, C)
-        states = torch.where(self_pairs(batch), e[:, :, None], functions * g[:, :, None] * h[:, None])
-        return self.symmetrised(states)
-
-    def symmetrised(self, states: Tensor) -> Tensor:
-        """(X + Xᵀ) / √2 of states (B, N, N, C) if the network is symmetric, else the states themselves."""
-        return (states + states.transpose(1, 2)) * 0.5**0.5 if self.config.symmetric else states
+        return torch.where(self_pairs(batch), e[:, :, None], functions * g[:, :, None] * h[:, None])
 
     def self_states(self, one_hot: Tensor, batch: Batch) -> Tensor:
         """X_ii before the first round (B, N, C), from the elements of atoms (B, N, elements)."""

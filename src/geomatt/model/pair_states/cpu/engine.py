@@ -36,7 +36,7 @@ class _Program(ctypes.Structure):
 
     _fields_ = [
         *fields(ctypes.c_int32, "atoms", "structures", "channels", "rounds", "functions", "elements"),
-        *fields(ctypes.c_int32, "threads", "keep", "forces", "symmetric"),
+        *fields(ctypes.c_int32, "threads", "keep", "forces"),
         *fields(ctypes.c_float, "sharpness", "decay", "scale", "radius"),
         *fields(ctypes.c_void_p, "numbers", "known", "positions", "mu", "weights", "by_weights"),
         *fields(ctypes.c_void_p, "packed", "space", "atomic", "found", "by_energy", "by_forces"),
@@ -117,7 +117,7 @@ class CompiledEngine(Engine):
         return _Program(
             channels=c.channels, rounds=c.rounds, functions=c.functions, elements=len(c.elements),
             threads=torch.get_num_threads(), sharpness=c.sharpness, decay=DECAY, scale=scale, radius=c.radius,
-            symmetric=c.symmetric, weights=ctypes.addressof(weights),
+            weights=ctypes.addressof(weights),
         )  # fmt: skip
 
     def space(self, size: int) -> Tensor:

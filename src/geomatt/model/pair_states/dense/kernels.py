@@ -143,13 +143,6 @@ class TorchKernels:
             product, target = torch.matmul(a, b), self._matrices(out)
             target.add_(product) if add else target.copy_(product)
 
-    def symmetrise(self, x: Tensor) -> Tensor:
-        """(X + Xᵀ) / √2 in place, of states (M, rows, columns); its adjoint is the same function."""
-        _, batch, atoms = self.size
-        matrices = x[..., : batch * atoms**2].unflatten(-1, (batch, atoms, atoms))
-        matrices.copy_((matrices + matrices.mT) * 0.5**0.5)
-        return x
-
     def _scaled(self, p: Tensor) -> Tensor:
         self._matrices(p).mul_(self.scale[..., None])
         return p

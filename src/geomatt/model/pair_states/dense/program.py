@@ -13,8 +13,7 @@ tangents, and ∂L/∂ẋ = n_x is known from the adjoints. So for y = W x, from
     ∂L/∂W = ŷ xᵀ + n_y ẋᵀ        x̂ = Wᵀ ŷ
 
 The readout sees only X_ii and Σ_j X_ij, so W₂ of the last round acts after the sums, on atoms (`readout`).
-Products with weights are here; all else is in `kernels`, which says how tensors are laid out. Initial states
-and products of a symmetric network, and what is given back to them, pass through `symmetrise`.
+Products with weights are here; all else is in `kernels`, which says how tensors are laid out.
 """
 
 from __future__ import annotations
@@ -87,7 +86,6 @@ class Program:
     ) -> None:
         """`like` has the device and the precision to use."""
         self.p, self.kernels, self.width, self.rounds = p, kernels, config.channels, config.rounds
-        self.symmetric = config.symmetric
         self.tape = Tape.empty(config, kernels.size[0], kernels.columns, gradient, like)
         self.readout = Readout(p, kernels, like, gradient)
 
@@ -97,13 +95,11 @@ class Program:
         """Atomic energies (M, B, N)."""
         p, k, tape = self.p, self.kernels, self.tape
         k.initial(tape.xp[0, :, : self.width, 0])
-        self._symmetrise(tape.xp[0, :, : self.width, 0])
         for t in range(self.rounds):
             xp, ab, h, u = tape.states(t, 0)
             x, product = xp.split(self.width, 1)
             multiply(p["W_AB"][:, t], x, ab)
             k.product(ab, product)
-            self._symmetrise(product)
             multiply(p["W1"][:, t], xp, h)
             x_next = self._next_x(t, 0)
             k.activate(h, p["b1"][:, t], u, x, p["b2"][:, t], x_next)
@@ -122,11 +118,11 @@ class Program:
             if t < self.rounds - 1:
                 n_u = multiply(p["W2"][:, t].mT, n_next, n_u_here)
             k.activate_adjoint(n_u, h, n_next, p["b2"][:, t], n_h, n_x)
-            self._symmetrise(multiply(p["W1"][:, t, :, width:].mT, n_h, n_p))
+            multiply(p["W1"][:, t, :, width:].mT, n_h, n_p)
             k.product_adjoint(n_p, ab, n_ab)
             multiply(p["back"][:, t].mT, n_h_ab, n_x, add=True)
             n_next = n_x
-        return k.forces(self._symmetrise(n_next))
+        return k.forces(n_next)
 
     # ---- gradient of a loss -----------------------------------------------------------------------------
 
@@ -134,13 +130,11 @@ class Program:
         """Along ṙ (M, B, N, 3)."""
         p, k, tape = self.p, self.kernels, self.tape
         k.initial_dot(r_dot, tape.xp[0, :, : self.width, 1])
-        self._symmetrise(tape.xp[0, :, : self.width, 1])
         for t in range(self.rounds):
             (_, ab, h, _), (xp_dot, ab_dot, h_dot, u_dot) = tape.states(t, 0), tape.states(t, 1)
             x_dot, product_dot = xp_dot.split(self.width, 1)
             multiply(p["W_AB"][:, t], x_dot, ab_dot)
             k.product_dot(ab, ab_dot, product_dot)
-            self._symmetrise(product_dot)
             multiply(p["W1"][:, t], xp_dot, h_dot)
             x_dot_next = self._next_x(t, 1)
             k.activate_dot(h, h_dot, u_dot, x_dot, p["b2"][:, t], x_dot_next)
@@ -161,11 +155,10 @@ class Program:
             if t < self.rounds - 1:
                 u_hat, n_u = multiply(p["W2"][:, t].mT, hat_next, u_hat_here), n_u_here
             k.activate_hat(u_hat, n_u, h, h_dot, hat_next, h_hat, x_hat)
-            self._symmetrise(multiply(p["W1"][:, t, :, width:].mT, h_hat, p_hat))
+            multiply(p["W1"][:, t, :, width:].mT, h_hat, p_hat)
             k.product_hat(p_hat, n_p, ab, ab_dot, ab_hat)
             multiply(p["back"][:, t].mT, h_ab_hat, x_hat, add=True)
             hat_next = x_hat
-        self._symmetrise(hat_next)
 
     def gradients(self) -> dict[str, Tensor]:
         """∂L/∂ of all weights, (M, ...)."""
@@ -182,9 +175,6 @@ class Program:
         found["W2"], found["b2"] = w2, b2
         x_hat, n_x = tape.adjoint_x[0].unbind(2)
         return found | self.kernels.initial_gradient(x_hat, n_x)
-
-    def _symmetrise(self, x: Tensor) -> Tensor:
-        return self.kernels.symmetrise(x) if self.symmetric else x
 
     def _next_x(self, t: int, slot: int) -> Tensor | None:
         """X or Ẋ after round t; None after the last, where it is never formed."""

@@ -68,8 +68,6 @@ class Rounds(torch.autograd.Function):
             torch.mm(x, network.W_AB[t, :width].T, out=a[t])
             torch.mm(x, network.W_AB[t, width:].T, out=b[t])
             sums(a[t], b[t], graph.triangles, out=p)
-            if network.config.symmetric:
-                _symmetrise(p, graph)
             for part in _parts(states, width, x):
                 product = p[part].mul_(scale[part])
                 hidden = torch.addmm(network.b1[t], x[part], network.W1[t, :, :width].T, out=h[t, part])
@@ -80,7 +78,6 @@ class Rounds(torch.autograd.Function):
         # The weights of this call: later the network may have others.
         ctx.weights = network.W_AB, network.W1, network.W2, network.b2
         ctx.graph, ctx.space, ctx.kept = graph, space, (a, b, h)
-        ctx.symmetric = network.config.symmetric
         atoms = len(graph.own)
         return x.index_select(0, graph.own), x.new_zeros(atoms, width).index_add_(0, graph.i, x)
 
@@ -104,17 +101,10 @@ class Rounds(torch.autograd.Function):
                 n_h = torch.ops.aten.silu_backward(n_active.mul_(u[part]), hidden)
                 torch.mm(n_h, w1[t, :, width:], out=n_p[part]).mul_(scale[part])
                 n.addmm_(n_h, w1[t, :, :width])
-            if ctx.symmetric:
-                _symmetrise(n_p, graph)
             sums(n_p, b[t], graph.triangles, right_reversed=True, out=n_a)
             sums(a[t], n_p, graph.triangles, left_reversed=True, out=n_b)
             n_x.addmm_(n_a, w_ab[t, :width]).addmm_(n_b, w_ab[t, width:])
         return n_x, n_u, None, None, None, None
-
-
-def _symmetrise(states: Tensor, graph: PairGraph) -> None:
-    """(X_ij + X_ji) / √2 in place, of states (S, C); its adjoint is the same function."""
-    states.add_(states.index_select(0, graph.triangles.reverse)).mul_(0.5**0.5)
 
 
 def _parts(states: int, width: int, like: Tensor) -> Iterator[slice]:

@@ -60,7 +60,7 @@ def sparse_rounds(
     x = x if weights is None else x * weights[0]
     for t in range(network.config.rounds):
         a, b = x @ network.W_AB[t, :width].T, x @ network.W_AB[t, width:].T  # (S, C)
-        p = symmetrised(network, scale * product(a, b, graph.triangles), graph)
+        p = scale * product(a, b, graph.triangles)
         h = torch.addmm(network.b1[t], x, network.W1[t, :, :width].T)  # (S, 2C)
         hidden = functional.silu(torch.addmm(h, p, network.W1[t, :, width:].T))
         x = torch.addcmul(x, u, torch.addmm(network.b2[t], hidden, network.W2[t].T))
@@ -112,14 +112,7 @@ def initial_states(network: PairStates, batch: Batch, graph: PairGraph) -> tuple
     g, h, e = (table.flatten(0, 1).index_select(0, graph.atom) for table in tables)  # (A, C)
     pairs = u * (network.basis(distance) @ network.K.T)
     pairs = pairs * g.index_select(0, graph.i) * h.index_select(0, graph.j)
-    return symmetrised(network, pairs.index_copy(0, graph.own, e), graph), u
-
-
-def symmetrised(network: PairStates, states: Tensor, graph: PairGraph) -> Tensor:
-    """As `PairStates.symmetrised`, of states (S, C)."""
-    if not network.config.symmetric:
-        return states
-    return (states + states.index_select(0, graph.triangles.reverse)) * 0.5**0.5
+    return pairs.index_copy(0, graph.own, e), u
 
 
 def scales(network: PairStates, batch: Batch, graph: PairGraph) -> Tensor:

@@ -20,7 +20,6 @@ struct Program {
     int32_t atoms, structures, channels, rounds, functions, elements, threads;
     int32_t keep;    // 1 if a gradient will be asked for: all sweeps leave what it needs
     int32_t forces;  // 1 if forces are wanted
-    int32_t symmetric;  // 1 if states of (i, j) and (j, i) are the same
     float sharpness, decay, scale;  // of the basis; s, or 0 if it is N^(−1/2)
     float radius;                   // of the envelope; 0 for none
     const int64_t *numbers, *known;  // (B, N), zero for padding; atomic numbers of the elements (E)

@@ -86,8 +86,6 @@ struct Space {
     }
 
     bool ends() const { return p.radius > 0; }
-    // What (X + Xᵀ) / √2 multiplies terms with, of a symmetric network.
-    float mirrored() const { return p.symmetric ? std::sqrt(0.5f) : 1; }
     // The sum over the others of atom i of what belongs to pairs, scaled.
     float others(const float* of_pairs, int i) const {
         float total = 0;

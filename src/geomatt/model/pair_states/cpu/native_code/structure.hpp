@@ -30,20 +30,12 @@ struct Structure : Space {
         const States& to = DOT ? dot : value;
         transform(t.pairs, l, c, functions + t.first * l, l, panels.k(), [&](int r, int f, V v) {
             const int i = t.i + r / n, j = r % n;
-            if (i != j) v *= elements(i, j, f);
-            else v = DOT ? V{} : own_factor() * Wide::load(row(w.e, i) + f);
+            if (i != j) v *= Wide::load(row(w.g, i) + f) * Wide::load(row(w.h, j) + f);
+            else v = DOT ? V{} : Wide::load(row(w.e, i) + f);
             Wide::store(to.xp[0] + (t.first + r) * 2 * c + f, v);
         });
         factors(t, to, 0);
     }
-
-    // What K φ is multiplied with for a pair i ≠ j, and e for i = j.
-    V elements(int i, int j, int f) const {
-        const V one = Wide::load(row(w.g, i) + f) * Wide::load(row(w.h, j) + f);
-        if (!p.symmetric) return one;
-        return mirrored() * (one + Wide::load(row(w.g, j) + f) * Wide::load(row(w.h, i) + f));
-    }
-    float own_factor() const { return p.symmetric ? 2 * mirrored() : 1; }
 
     // Directions from j to i, exp(−d), and φ.
     void geometry(const Tile& t) const {
@@ -111,9 +103,6 @@ struct Structure : Space {
     }
     int kept(int t) const { return p.keep ? t : 0; }
 
-    // Strides of products in which the pairs of one factor are turned round.
-    Strides turned() const { return {WIDE, long(n) * WIDE, long(n) * WIDE, WIDE}; }
-
     template <bool DOT> void round(int t, const Tile& tile) const {
         const States& to = DOT ? dot : value;
         float *xp = to.xp[kept(t)] + tile.first * 2 * c, *h = to.h[t] + tile.first * 2 * c;
@@ -124,15 +113,7 @@ struct Structure : Space {
             auto b = [&](const States& x) { return x.ab[t] + in_block(0, c + f); };
             const Factors two = DOT ? Factors{a(value), b(dot)} : Factors{};
             over_atoms(tile.rows, n, n, strides, {a(to), b(value)}, two, [&](int i, int j, V v) {
-                Wide::store(xp + (long(i) * n + j) * 2 * c + c + f, s * mirrored() * v);
-            });
-            if (!p.symmetric) continue;
-            auto a_all = [&](const States& x) { return x.ab[t] + in_block(0, f); };  // Σ_m A_jm B_mi
-            auto b_own = [&](const States& x) { return x.ab[t] + in_block(tile.i, c + f); };
-            const Factors more = DOT ? Factors{b_own(dot), a_all(value)} : Factors{};
-            over_atoms(tile.rows, n, n, turned(), {b_own(value), a_all(to)}, more, [&](int i, int j, V v) {
-                float* at = xp + (long(i) * n + j) * 2 * c + c + f;
-                Wide::store(at, Wide::load(at) + s * mirrored() * v);
+                Wide::store(xp + (long(i) * n + j) * 2 * c + c + f, s * v);
             });
         }
         const float *b1 = w.b1 + 2L * c * t, *b2 = w.b2 + long(c) * t;
@@ -302,7 +283,7 @@ struct Structure : Space {
         float *x = to.x[kept(t)] + tile.first * c, *product = of_p(to, t);
         transform(tile.pairs, 2 * c, 2 * c, h, 2 * c, panels.down_h(t), [&](int r, int f, V v) {
             if (f < c) Wide::store(x + long(c) * r + f, after(r, f) + v);
-            else Wide::store(product + in_block(tile.first + r, f - c), s * mirrored() * v);
+            else Wide::store(product + in_block(tile.first + r, f - c), s * v);
         });
     }
 
@@ -314,21 +295,16 @@ struct Structure : Space {
             auto of = [&](const Adjoints& x, long pair) { return of_p(x, t) + in_block(pair, f); };
             auto a = [&](const States& x) { return x.ab[t] + in_block(tile.i, f); };
             auto b = [&](const States& x) { return x.ab[t] + in_block(0, c + f); };
-            auto store = [&](int half, bool add) {
-                return [&, half, add](int i, int j, V v) {
-                    float* at = ab + (long(i) * n + j) * 2 * c + half * c + f;
-                    Wide::store(at, add ? Wide::load(at) + v : v);
+            auto store = [&](int half) {
+                return [&, half](int i, int j, V v) {
+                    Wide::store(ab + (long(i) * n + j) * 2 * c + half * c + f, v);
                 };
             };
             const Factors by_a = {of(to, tile.first), b(value)}, by_b = {a(value), of(to, 0)};
             const Factors more_a = HAT ? Factors{of(n_, tile.first), b(dot)} : Factors{};
             const Factors more_b = HAT ? Factors{a(dot), of(n_, 0)} : Factors{};
-            over_atoms(tile.rows, n, n, {line, WIDE, line, WIDE}, by_a, more_a, store(0, false));
-            over_atoms(tile.rows, n, n, {WIDE, line, WIDE, line}, by_b, more_b, store(1, false));
-            if (!p.symmetric) continue;
-            const Factors turned_a = {of(to, tile.i), b(value)}, rest_a = {of(n_, tile.i), b(dot)};
-            over_atoms(tile.rows, n, n, turned(), turned_a, HAT ? rest_a : Factors{}, store(0, true));
-            over_atoms(tile.rows, n, n, turned(), by_b, more_b, store(1, true));
+            over_atoms(tile.rows, n, n, {line, WIDE, line, WIDE}, by_a, more_a, store(0));
+            over_atoms(tile.rows, n, n, {WIDE, line, WIDE, line}, by_b, more_b, store(1));
         }
         transform(tile.pairs, 2 * c, c, ab, 2 * c, panels.down_ab(t), [&](int r, int f, V v) {
             Wide::store(x + long(c) * r + f, Wide::load(x + long(c) * r + f) + v);
@@ -356,7 +332,7 @@ struct Structure : Space {
         });
         transform(t.pairs, l, c, slope, l, panels.k(), [&](int r, int f, V v) {
             const int i = t.i + r / n, j = r % n;
-            v *= elements(i, j, f);
+            v *= Wide::load(row(w.g, i) + f) * Wide::load(row(w.h, j) + f);
             n_d[t.first + r] += Wide::sum(v * Wide::load(n_.x[0] + (t.first + r) * c + f));
         });
     }
@@ -382,20 +358,17 @@ struct Structure : Space {
             Wide::store(to, Wide::load(to) + v);
         };
         for (int i = 0; i < n; ++i)
-            for (int f = 0; f < c; f += WIDE)
-                add(2, i, f, own_factor() * Wide::load(hat.x[0] + (long(i) * n + i) * c + f));
+            for (int f = 0; f < c; f += WIDE) add(2, i, f, Wide::load(hat.x[0] + (long(i) * n + i) * c + f));
         for (const auto& [functions, x] : {std::pair(phi, hat.x[0]), std::pair(phi_dot, n_.x[0])})
             transform(q, l, c, functions, l, panels.k(), [&, x = x](int pair, int f, V v) {
                 const int i = pair / n, j = pair % n;
                 float* at = x + long(pair) * c + f;
-                const V y = mirrored() * v * Wide::load(at);
-                auto share = [&](int i, int j) {
-                    add(0, i, f, y * Wide::load(row(w.h, j) + f));
-                    add(1, j, f, y * Wide::load(row(w.g, i) + f));
-                };
-                if (i != j) share(i, j);
-                if (i != j && p.symmetric) share(j, i);
-                Wide::store(at, Wide::load(at) * elements(i, j, f));
+                const V g = Wide::load(row(w.g, i) + f), h = Wide::load(row(w.h, j) + f), y = v * Wide::load(at);
+                if (i != j) {
+                    add(0, i, f, y * h);
+                    add(1, j, f, y * g);
+                }
+                Wide::store(at, Wide::load(at) * g * h);
             });
     }
 
