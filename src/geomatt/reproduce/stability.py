@@ -252,7 +252,7 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
                 f"{sum(not r['failure'] for r in runs)} of {len(runs)}" if runs else NOT_RUN,
                 ", ".join(f"{r['survived_ps']:.1f}" for r in runs if r["failure"]) or NOT_RUN,
                 _mean(runs, "histogram_error", ".3f"),
-                _mean(drifts, "drift_meV_per_atom_ps", "+.3f"),
+                _drift(drifts),
             ]
             if walls == "walls":
                 line.append(f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs else NOT_RUN)
@@ -271,7 +271,8 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
          "no walls: intact", "failed at, ps", "h(r) error", "drift"],
         lines,
         f"{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed once "
-        f"a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps. "
+        f"a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, the "
+        "largest of the seeds, and how many of those runs failed. "
         "h(r) error: of the distribution of distances against the data's, runs that completed or not.",
     )  # fmt: skip
 
@@ -295,6 +296,14 @@ def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of(result: Mapping[str, Any], name: str, molecule: str) -> Sequence[Mapping[str, Any]]:
     return [row for row in result["rows"].get(name, ()) if row["name"] == molecule]
+
+
+def _drift(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The largest drift of runs at constant energy without its sign, and how many of them failed."""
+    values = [abs(row["drift_meV_per_atom_ps"]) for row in rows if row["drift_meV_per_atom_ps"] is not None]
+    failed = sum(bool(row["failure"]) for row in rows)
+    largest = f"{max(values):.1g}" if values else NOT_RUN
+    return f"{largest}, {failed} failed" if failed else largest
 
 
 def _mean(rows: Sequence[Mapping[str, Any]], key: str, form: str) -> str:
