@@ -60,7 +60,7 @@ for step in "$@"; do
         start learning geomatt $m
         for n in 50 100 200 400 950; do start learning schnet $m frames-$n; done
       done ;;
-    stability) for kind in pair pair-s fast paper; do for w in walls free; do start stability $kind $w; done; done ;;
+    stability) for kind in pair pair-s fast paper; do start stability $kind; done ;; # with and without walls at once
     ablation) # networks without an engine of their own take the longest: one process each
       for parts in autograd gaussians symmetric both-products gated "seed-0 seed-1 seed-2" \
         "channels-32 channels-128 normal-elements" "rounds-2 rounds-4 rounds-5" \
