@@ -357,6 +357,17 @@ def test_walls_in_a_cell_remember_the_bonds_of_the_start():
     assert walled.get_potential_energy(atoms) > plain.get_potential_energy(atoms) + 10.0
 
 
+def test_overlapping_atoms_and_a_wrong_unit_are_announced():
+    atoms = ase.Atoms("OH", [[0.0, 0, 0], [0.05, 0, 0]], calculator=GeomAttCalculator(make()))
+    with pytest.warns(UserWarning, match=r"overlapping atoms: .* 0\.05 Å apart"):
+        atoms.get_potential_energy()
+    frame = ethanol()[0]
+    atoms = ase.Atoms(frame.numbers, frame.positions / 0.529177)  # Bohr read as Å
+    atoms.calc = GeomAttCalculator("md17/ethanol:pair-s")
+    with pytest.warns(UserWarning, match=r"has no bonds .*unit of its positions"):
+        atoms.get_potential_energy()
+
+
 def test_another_isomer_is_announced_once():
     data = ethanol()[:50]
     potential = Potential(small_network(dtype=torch.float32), Normalisation(), ranges=Domain.measure(data))

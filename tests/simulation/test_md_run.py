@@ -210,6 +210,26 @@ def test_bad_input_of_a_run(tmp_path):
         run_dynamics(make(), WATER, SHORT, **again)
 
 
+@pytest.mark.parametrize("format", ["extxyz", "traj"])
+def test_a_trajectory_of_other_atoms_is_left_as_it_is(tmp_path, format):
+    """The restart file of one simulation beside the trajectory of another."""
+    short = replace(SHORT, time=0.05, format=format)
+    hydroxyl = Structure(WATER.numbers[:2], WATER.positions[:2])
+    run_dynamics(make(), WATER, short, tmp_path / "water")
+    run_dynamics(make(), hydroxyl, replace(short, time=0.02), tmp_path / "other")
+    (tmp_path / "water" / RESTART).write_bytes((tmp_path / "other" / RESTART).read_bytes())
+    kept = (tmp_path / "water" / f"trajectory.{format}").read_bytes()
+    with pytest.raises(GeomAttError, match=r"does not belong to the simulation .* left as it is"):
+        run_dynamics(make(), hydroxyl, short, tmp_path / "water", resume=True)
+    assert (tmp_path / "water" / f"trajectory.{format}").read_bytes() == kept
+
+
+def test_the_whole_time_is_run():
+    assert [MDSettings(time=t, timestep=2.0, interval=10).steps for t in (0.1, 0.12, 0.003)] == [50, 60, 10]
+    assert MDSettings(time=10.0).steps == 20_000
+    assert MDSettings(time=0.3, timestep=0.1, interval=1).steps == 3000
+
+
 @pytest.mark.parametrize(
     "bad",
     [{"time": 0.0}, {"ensemble": "npe"}, {"temperature": 0.0}, {"timestep": 5.0}, {"replicas": 0},

@@ -82,8 +82,9 @@ def md(
         warn(message)
     replicas = f"{chosen.replicas} replicas of " if chosen.replicas > 1 else ""
     note(
-        f"{replicas}{len(start)} atoms, {chosen.ensemble} at {chosen.temperature:g} K, {chosen.time:g} ps in "
-        f"steps of {chosen.timestep:g} fs, {loaded.device}; output in {folder}"
+        f"{replicas}{len(start)} atoms, {chosen.ensemble} at {chosen.temperature:g} K, "
+        f"{1e-3 * chosen.steps * chosen.timestep:g} ps in steps of {chosen.timestep:g} fs, {loaded.device}; "
+        f"output in {folder}"
     )
     with live_bar() as bar:
 
@@ -159,7 +160,8 @@ def _print(report: MDReport, files: dict[str, Path], model: Path) -> None:
     name = "trajectory_*" if settings.replicas > 1 else "trajectory"
     files = {"trajectory": folder / f"{name}.{settings.format}", **files}
     if report.to_label:
-        files[f"{report.to_label} frames with an alarm, to be labelled"] = folder / TO_LABEL
+        frames = "1 frame" if report.to_label == 1 else f"{report.to_label} frames"
+        files[f"{frames} with an alarm, to be labelled"] = folder / TO_LABEL
     if report.signal:
         finish(files)
         note(f"Stopped; everything is saved. Continue with:\n  geomatt md --out {folder} --resume")
@@ -168,7 +170,8 @@ def _print(report: MDReport, files: dict[str, Path], model: Path) -> None:
         end = _first_trajectory(report)
         finish(files, longer, f"geomatt relax {model} {end} --frame -1   # relax its last frame")
     elif report.to_label:
-        finish(files, f"label {folder / TO_LABEL} with your reference method, and train on it, too")
+        labelled = folder / "labelled.extxyz"
+        finish(files, f"geomatt label {folder / TO_LABEL} --out {labelled}   # then train on it, too")
     else:
         finish(files)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli import options
-from geomatt.cli.console import console, finish, output, table, warn
+from geomatt.cli.console import console, finish, note, output, table, warn
 from geomatt.cli.generated import options_of, with_options
 from geomatt.simulation.settings import RelaxSettings
 
@@ -48,6 +48,7 @@ def relax(
     with options.result_folder(out, structure, "relax") as folder:
         files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
         results: list[Relaxed] = []
+        stopped = False
         relaxed, path = (open_trajectory(file) for file in files.values())
         try:
             for number, start in enumerate(starts):
@@ -69,9 +70,14 @@ def relax(
         caption = "Energies in eV, forces in eV/Å, moved: RMSD in Å."
         rows = [_row(number, result) for number, result in enumerate(results)]
         output.print(table("Relaxation", HEADINGS, rows, no_wrap=True, caption=caption))
-        _explain(results, chosen)
+        _explain(results, chosen, stopped)
+        if stopped:
+            finish(files)
+            again = f"geomatt relax {model} {files['relaxed']}"
+            note(f"Stopped; the last geometry is kept. Go on with:\n  {again}")
+            raise typer.Exit(130)
         commands = [f"geomatt md {model} {files['relaxed']} --time 10"]
-        if not results[0].end.periodic:
+        if not results[0].end.periodic and results[0].converged:
             commands.insert(0, f"geomatt vibrations {model} {files['relaxed']}")
         finish(files, *commands)
         if not all(r.converged for r in results):
@@ -110,15 +116,16 @@ def _row(number: int, r: Relaxed) -> list[str]:
     ]
 
 
-def _explain(results: list[Relaxed], settings: RelaxSettings) -> None:
+def _explain(results: list[Relaxed], settings: RelaxSettings, stopped: bool) -> None:
     for number, r in enumerate(results):
         name = f"Structure {number}: " if len(results) > 1 else ""
         for bond, what in r.bonds_changed[:5]:
             warn(f"{name}the bond {bond} {what}.")
-        if not r.converged:
+        if not r.converged and not (stopped and number == len(results) - 1):
+            other = "" if settings.optimiser == "fire" else "use --optimiser fire, "
             warn(
-                f"{name}the highest force is still {r.fmax[-1]:.4f} eV/Å. Give more --steps, use "
-                "--optimiser fire, or start from a better geometry."
+                f"{name}the highest force is still {r.fmax[-1]:.2g} eV/Å. Give more --steps, {other}or start "
+                "from a better geometry."
             )
         if r.wall_steps and r.fmax[-1] <= settings.fmax:
             warn(

@@ -95,8 +95,12 @@ def scan(
         files = {what: folder / name for what, name in names.items()}
         located = zip(found.structures, found.values.tolist(), strict=True)
         named = [replace(s, info={coordinate.kind: value}) for s, value in located]
-        write(Dataset.from_structures(named), files["geometries"])
-        references = [] if asked else [compare(found) for compare in compared_with]
+        references = []
+        for compare in [] if asked else compared_with:
+            try:
+                references.append(compare(found))
+            except GeomAttError as error:  # the scan is not lost for it
+                warn(f"The scan is kept without a reference: {error}")
         compared = [{"name": r.name, **found.against(r)} for r in references]
         values = {
             "model": str(model),
@@ -111,9 +115,10 @@ def scan(
                 for numbers, r in zip(compared, references, strict=True)
             ],
         }
+        _print(found, references, compared, shown)  # first: writing may fail
+        write(Dataset.from_structures(named), files["geometries"])
         write_json(values, files["numbers"])
         draw_scan(found, references, shown, files["plot"])
-        _print(found, references, compared, shown)
         if len(found.values) < chosen.points:
             finish(files)
             note(

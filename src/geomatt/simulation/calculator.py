@@ -20,7 +20,7 @@ from geomatt.model import Potential
 from geomatt.model.domain import WARNING, Domain, Limits, warning
 from geomatt.model.domain.frames import EXTRAPOLATION
 from geomatt.settings import typed
-from geomatt.simulation.inputs import Model, load_model, watched
+from geomatt.simulation.inputs import Model, load_model, overlap, watched
 
 try:
     from ase import Atoms
@@ -174,12 +174,14 @@ class GeomAttCalculator(Calculator):
 
     def _check(self, atoms: Atoms) -> None:
         """Raise an error for atoms the model cannot be used on; elements are checked when they change."""
+        if not np.isfinite(atoms.positions).all():
+            raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")
         new = not (np.array_equal(self._numbers, atoms.numbers) and np.array_equal(self._pbc, atoms.pbc))
         if new or atoms.pbc.any():  # a cell may change in every step
             structure = as_structure(atoms)
             self.model.check(structure, f"{atoms.get_chemical_formula() or 'The structure'}")
         if new:
-            for message in self.model.doubts(structure):
+            for message in filter(None, (overlap(structure), *self.model.doubts(structure))):
                 self._warn_once(message)
             self._numbers, self._pbc = structure.numbers.copy(), atoms.pbc.copy()
             self._on_device = torch.from_numpy(self._numbers)[None].to(self.model.device)
@@ -194,8 +196,6 @@ class GeomAttCalculator(Calculator):
             told = any(message.startswith(f"The model does not use {sums}") for message in self._told)
             if values is not None and values.any() and not self.model.uses_electrons and not told:
                 self._warn_once(f"The model does not use {words}: the {words} of the atoms are ignored.")
-        if not np.isfinite(atoms.positions).all():
-            raise GeomAttError("Some positions are not finite numbers: the simulation has probably diverged.")
 
     def _warn_once(self, message: str) -> None:
         if message not in self._told:

@@ -66,24 +66,31 @@ def refuse(potential: AnyPotential, structure: Structure) -> None:
 
 def refuse_overlap(structure: Structure, name: str = "The structure") -> None:
     """Raise an error if two atoms are on top of each other."""
+    if message := overlap(structure, name):
+        raise GeomAttError(message)
+
+
+def overlap(structure: Structure, name: str = "The structure") -> str:
+    """A message that names the closest two atoms if they are on top of each other, else empty."""
     z = structure.numbers
     if len(structure) < 2 or z.max() > len(COVALENT_RADII):
-        return
+        return ""
     radii = COVALENT_RADII[z - 1]
     near = neighbour_list(structure.positions, structure.cell, structure.pbc, 2 * OVERLAP * radii.max())
     if not len(near):
-        return
+        return ""
     images = 0.0 if structure.cell is None else near.shift @ structure.cell
     vectors = structure.positions[near.j] - structure.positions[near.i] + images
     length = np.linalg.norm(vectors, axis=1)
     relative = length / (radii[near.i] + radii[near.j])
     closest = int(relative.argmin())
-    if relative[closest] < OVERLAP:
-        first, second = (atom_labels(z)[a] for a in sorted((int(near.i[closest]), int(near.j[closest]))))
-        raise GeomAttError(
-            f"{name} has overlapping atoms: {first} and {second} are {length[closest]:.2f} Å apart. "
-            "Correct the positions, or check their unit (`length_unit`)."
-        )
+    if relative[closest] >= OVERLAP:
+        return ""
+    first, second = (atom_labels(z)[a] for a in sorted((int(near.i[closest]), int(near.j[closest]))))
+    return (
+        f"{name} has overlapping atoms: {first} and {second} are {length[closest]:.2f} Å apart. "
+        "Correct the positions, or check their unit (`length_unit`)."
+    )
 
 
 def watched(atoms: int) -> bool:

@@ -166,7 +166,7 @@ class _Run:
         marks = self.saved.marks
         self.files: dict[str, TrajectoryFile] = {}
         for name in (*(f"{n}.{settings.format}" for n in names), TO_LABEL):
-            self.files[name] = open_trajectory(folder / name, marks.get(name) or None)
+            self.files[name] = open_trajectory(folder / name, marks.get(name) or None, start.numbers)
         self.to_label = self.saved.to_label
         self.began, self.first = time.monotonic(), self.dynamics.steps
 

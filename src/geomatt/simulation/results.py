@@ -120,15 +120,20 @@ def replica_cells(report: MDReport) -> list[list[str]]:
         [
             str(number),
             f"{row['survived_ps']:.3g}",
-            f"{row['mean_temperature_K']:.1f}",
-            f"{row['drift_meV_per_atom_ps']:+.4f}",
-            f"{row['highest_force_eV_per_A']:.2f}",
+            _finite(row["mean_temperature_K"], ".1f"),
+            _finite(row["drift_meV_per_atom_ps"], "+.4f"),
+            _finite(row["highest_force_eV_per_A"], ".2f"),
             str(len(row["bonds_changed"])),
             f"{100 * row['wall_share']:.2f}",
             row["failure"] or ("complete" if report.finished else "interrupted"),
         ]
         for number, row in enumerate(report.outcome.rows())
     ]
+
+
+def _finite(value: float, form: str) -> str:
+    """A number in words; a dash if nothing was observed, as in a run that stopped at once."""
+    return format(value, form) if np.isfinite(value) else "–"
 
 
 def draw_relaxation(results: Sequence[Relaxed], path: Path) -> None:

@@ -83,8 +83,9 @@ class MDSettings(Settings):
 
     @property
     def steps(self) -> int:
-        """Of the whole run, a multiple of `interval`."""
-        return max(1, round(1000.0 * self.time / self.timestep / self.interval)) * self.interval
+        """Of the whole run: those of `time`, rounded up to a multiple of `interval`."""
+        blocks = 1000.0 * self.time / self.timestep / self.interval
+        return max(1, math.ceil(blocks - 1e-9 * blocks)) * self.interval
 
 
 RELAXATION, SCAN = "Relaxation", "Scan"

@@ -17,7 +17,7 @@ import numpy as np
 from geomatt.data.files import require_writable, write_error
 from geomatt.data.io.extxyz import frame_text
 from geomatt.data.structures import Structure
-from geomatt.elements import ATOMIC_MASSES
+from geomatt.elements import ATOMIC_MASSES, SYMBOLS
 from geomatt.errors import GeomAttError
 
 
@@ -36,6 +36,18 @@ class ExtxyzFile:
                 )
             self._stream.truncate(keep)
             self._stream.seek(keep)
+
+    @staticmethod
+    def holds(path: Path, keep: int, numbers: np.ndarray) -> bool:
+        """True if the file begins with a frame of these atoms, and a frame ends at the mark."""
+        count = f"{len(numbers)}\n".encode()
+        with open(path, "rb") as stream:
+            first = [stream.readline() for _ in range(len(numbers) + 2)]
+            stream.seek(keep - 1)
+            end, then = stream.read(1), stream.read(len(count))
+        symbols = [line.split()[:1] for line in first[2:]]
+        expected = [[SYMBOLS[z].encode()] for z in numbers]
+        return first[0] == count and symbols == expected and end == b"\n" and then in (b"", count)
 
     def write(self, structure: Structure, velocities: np.ndarray | None = None) -> None:
         """Append a structure with its energy, forces and info, and velocities (N, 3) in Å per Å √(u/eV).
@@ -82,6 +94,14 @@ class AseFile:
             self._cut(keep)
         self._writer = TrajectoryWriter(os.fspath(path), "w" if keep is None else "a")
 
+    @staticmethod
+    def holds(path: Path, keep: int, numbers: np.ndarray) -> bool:
+        """True if the file begins with a frame of these atoms."""
+        from ase.io.trajectory import TrajectoryReader
+
+        with TrajectoryReader(os.fspath(path)) as reader:
+            return np.array_equal(reader[0].numbers, numbers)
+
     def _cut(self, keep: int) -> None:
         """Frames beyond the count are not seen, and new ones go to the end of the file."""
         with open(self.path, "r+b") as stream:
@@ -125,8 +145,11 @@ def _momenta(structure: Structure, velocities: np.ndarray) -> np.ndarray:
     return ATOMIC_MASSES[structure.numbers - 1, None] * velocities
 
 
-def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
-    """A new file by its suffix, or one to continue, cut back to the mark `keep`."""
+def open_trajectory(path: Path, keep: int | None = None, numbers: np.ndarray | None = None) -> TrajectoryFile:
+    """A new file by its suffix, or one to continue, cut back to the mark `keep`.
+
+    Raises an error, before anything is cut, if the file does not hold frames of the atoms `numbers`.
+    """
     require_writable(path)
     kinds: dict[str, type[ExtxyzFile] | type[AseFile]] = {".extxyz": ExtxyzFile, ".traj": AseFile}
     if path.suffix not in kinds:
@@ -134,6 +157,13 @@ def open_trajectory(path: Path, keep: int | None = None) -> TrajectoryFile:
     if keep is not None and not path.is_file():
         raise GeomAttError(f"{path} is missing, so the simulation cannot be continued. Start it anew.")
     try:
-        return kinds[path.suffix](path, keep)
+        kind = kinds[path.suffix]
+        long_enough = keep and path.stat().st_size >= keep
+        if keep and long_enough and numbers is not None and not kind.holds(path, keep, numbers):
+            raise GeomAttError(
+                f"{path} does not belong to the simulation that is to be continued: it holds other atoms, or "
+                "no frame ends where the simulation was saved. It is left as it is; start in another folder."
+            )
+        return kind(path, keep)
     except OSError as error:
         raise write_error(path, error) from error

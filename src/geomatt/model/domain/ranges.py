@@ -122,11 +122,11 @@ class MoleculeRanges(Ranges):
         order = self.order(numbers, distance)
         if order is None:
             own, known = formula(numbers), formula(self.numbers)
-            what = (
-                f"This {own} has other bonds than the molecule of the training data"
-                if own == known
-                else f"{own} is not the molecule of the training data, {known}"
-            )
+            what = f"{own} is not the molecule of the training data, {known}"
+            if own == known and not bonded(numbers, distance).any():
+                what = f"This {own} has no bonds (is the unit of its positions, `length_unit`, right?)"
+            elif own == known:
+                what = f"This {own} has other bonds than the molecule of the training data"
             return PairLimits.none(len(numbers), f"{what}: ranges of its distances are not known.")
         pair = self.classes[np.ix_(order, order)]
         found = PairLimits.none(len(numbers), "")
