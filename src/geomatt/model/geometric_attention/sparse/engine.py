@@ -53,6 +53,8 @@ class SparseResult:
 class SparseEngine(Engine):
     """One structure after the other, each without its padding; the only engine for periodic cells."""
 
+    linear = True
+
     def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
 
