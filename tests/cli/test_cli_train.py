@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import types
+from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import geomatt
 from training_toy import history, npz, springs
 
-from geomatt.cli.train_display import live_progress
+from geomatt.cli.train_display import live_progress, summary_table
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
 from geomatt.training.history import EpochRow
@@ -304,6 +305,11 @@ def test_several_files_and_files_to_validate_and_test_on(tmp_path):
     status, _, err = geomatt(*common, "--test-data", test)  # the rest is divided as usual
     assert status == 0, err
     assert "Training on 15, validating on 3" in err
+    assert err.replace("\n", "").count("geomatt evaluate") == 1
+    status, _, err = geomatt(*common[:4], tmp_path / "both", *common[5:])
+    assert status == 0, err
+    for file in (one, two):
+        assert f"{tmp_path / 'both' / 'model.safetensors'} {file}" in err.replace("\n", "")
     other = part("other.npz", 30, 40, z=np.array([6, 1, 1, 9]))
     status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--test-data", other)
     assert status == 1
@@ -316,3 +322,14 @@ def test_several_files_and_files_to_validate_and_test_on(tmp_path):
     status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--val-data", val, "--val", 3)
     assert status == 1
     assert "leave out --val and --folds" in err
+
+
+def test_the_closing_table_has_the_stress_of_test_structures():
+    result = types.SimpleNamespace(
+        unit="kcal/mol", best_errors={"energy_mae": 1.0}, folder=Path("run"), best_epoch=3
+    )
+    errors = types.SimpleNamespace(energy_mae=1.0, forces_mae=2.0, stress_mae=0.00123)
+    made = summary_table([result] * 2, [types.SimpleNamespace(overall=errors), None])
+    assert list(made.columns[-2].cells)[:2] == ["0.00123", "–"]
+    errors.stress_mae = None
+    assert len(summary_table([result], [types.SimpleNamespace(overall=errors)]).columns) == 6

@@ -179,3 +179,12 @@ def test_predictions_of_cells_have_stress_charge_and_multiplicity(tmp_path) -> N
     found = ase_io.read(tmp_path / "out.extxyz", 0)
     np.testing.assert_allclose(found.get_stress(voigt=False), predictions[0].stress, atol=1e-12)
     np.testing.assert_allclose(found.get_potential_energies(), predictions[0].atomic_energies, atol=1e-7)
+
+
+def test_a_committee_says_that_a_member_ignores_charges() -> None:
+    settings = {"channels": 8, "rounds": 1}
+    networks = [new_network("pair", {**settings, "electrons": e}, (1,), seed=0) for e in (True, False)]
+    members = [Potential(network, Normalisation(0.0, 1.0)) for network in networks]
+    ion = Structure(np.array([1, 1]), np.eye(2, 3), charge=1.0, multiplicity=2)
+    assert members[0].doubts(ion) == []
+    assert len(Committee(members).doubts(ion)) == 2

@@ -231,19 +231,19 @@ class AnyPotential(ABC):
 
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""
-        first = self.members[0]
-        found, composition = [], first.normalisation.composition
+        found, composition = [], self.members[0].normalisation.composition
         if composition and self.other_composition(structure) and not self._copies(structure):
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
                 "zero, and forces are an extrapolation. Train on several molecules for more."
             )
-        if forces and first.record.get("settings", {}).get("energy_only"):
+        if forces and any(m.record.get("settings", {}).get("energy_only") for m in self.members):
             found.append("This model was trained on energies alone: its forces were never compared with any.")
-        if structure.charge and not first.network.uses_electrons:
+        blind = not all(m.network.uses_electrons for m in self.members)
+        if structure.charge and blind:
             found.append("The model does not use charges: the charge of the structure is ignored.")
-        if structure.multiplicity not in (None, 1) and not first.network.uses_electrons:
+        if structure.multiplicity not in (None, 1) and blind:
             found.append("The model does not use spins: the multiplicity of the structure is ignored.")
         return found
 
