@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from command_line import geomatt
 from training_toy import history, npz, springs
 
 from geomatt.cli.train_display import live_progress, summary_table
+from geomatt.data import Dataset, Structure, write
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
 from geomatt.training.history import EpochRow
@@ -117,6 +119,27 @@ def test_transfer_from_a_model_that_ships(tmp_path):
     status, _, err = geomatt("transfer", "md17/etanol", "embedded/ethanol", "--out", tmp_path / "other")
     assert status == 1
     assert "md17/ethanol:fast" in err  # it says which there are
+
+
+def test_transfer_to_data_that_the_base_has_no_inputs_for(tmp_path):
+    numbers, positions = np.array([6, 1, 1, 8]), springs([6, 1, 1, 8], 40)[0]
+    small = ("--channels", 8, "--rounds", 1, "--functions", 8, "--epochs", 1, "--no-report", *SIZES)
+    frames = [Structure(numbers, r, float((r**2).sum()), -2 * r) for r in positions]
+    for name, change in (
+        ("neutral", {}),
+        ("ions", {"charge": 1.0, "multiplicity": 2}),
+        ("cells", {"cell": 8 * np.eye(3), "pbc": (True,) * 3}),
+    ):
+        write(Dataset.from_structures([replace(s, **change) for s in frames]), tmp_path / f"{name}.extxyz")
+    status, _, err = geomatt("train", tmp_path / "neutral.extxyz", "--out", tmp_path / "base", *small)
+    assert status == 0, err
+    common = ("transfer", tmp_path / "base", "--epochs", 1, "--no-report", *SIZES)
+    status, _, err = geomatt(*common, tmp_path / "ions.extxyz", "--out", tmp_path / "one", "--no-compare")
+    assert status == 0, err
+    assert "which this network does not use" in err.replace("\n", " ")
+    status, _, err = geomatt(*common, tmp_path / "cells.extxyz", "--out", tmp_path / "two")
+    assert status == 1
+    assert "cannot be transferred to cells" in err.replace("\n", " ")
 
 
 def test_energy_only(tmp_path):
