@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -26,10 +27,12 @@ from geomatt.analysis import (
     bond_scores,
     molecule_figure,
 )
-from geomatt.analysis.bonds import COVALENT_RADII, symmetrised
+from geomatt.analysis.bonds import COVALENT_RADII, Pairs, symmetrised
 from geomatt.analysis.export import write_json, write_npz
+from geomatt.analysis.figures import _lines
 from geomatt.analysis.projection import flat_view
-from geomatt.model import AttentionRecord, Normalisation
+from geomatt.data.bonds import separations
+from geomatt.model import AttentionRecord, Normalisation, new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
 
@@ -177,3 +180,60 @@ def test_values_as_files(tmp_path):
     content = json.loads(write_json(records, molecule, tmp_path / "a.json").read_text())
     assert content["elements"][:2] == ["C", "O"]
     np.testing.assert_array_equal(content["attention"][4]["matrix"], records[4].matrix)
+
+
+def pair_states(seed: int, elements: tuple[int, ...]) -> Potential:
+    network = new_network("pair", {"channels": 8, "rounds": 2, "radius": 3.0}, elements, seed=seed)
+    return Potential(network.double(), Normalisation(0.0, 1.0))
+
+
+def water_over_the_edge() -> Structure:
+    """A water molecule whose second hydrogen is on the other side of its cell."""
+    positions = np.array([[0.3, 2.0, 2.0], [1.26, 2.0, 2.0], [5.06, 2.93, 2.0]])
+    return Structure(np.array([8, 1, 1]), positions, cell=5.0 * np.eye(3), pbc=(True,) * 3)
+
+
+def test_committees_keep_the_attention_of_images():
+    members = [pair_states(seed, (1, 8)) for seed in (0, 1)]
+    cell = water_over_the_edge()
+    found, one, two = (attention(model, cell)[1].images for model in (Committee(members), *members))
+    np.testing.assert_array_equal(found.shift, one.shift)
+    np.testing.assert_allclose(found.value, (one.value + two.value) / 2)
+    other = pair_states(2, (1, 8))
+    other.network.config = replace(other.network.config, radius=1.2)
+    assert attention(Committee([members[0], other]), cell)[0].images is None
+
+
+def test_pairs_in_cells_are_those_with_images():
+    cell = water_over_the_edge()
+    for images in (None, attention(pair_states(0, (1, 8)), cell)[0].images):
+        pairs = Pairs.of(cell, images)
+        bonds = pairs.vector[pairs.bonded]
+        assert len(bonds) == 2
+        assert np.linalg.norm(bonds, axis=1).max() < 1.0
+    assert len(separations(cell)) == 3
+
+
+def test_the_bonds_of_one_atom_are_those_with_its_images(tmp_path):
+    """A chain of cells of one atom: there is nothing to rank without images."""
+    chain = Structure(np.array([6]), np.zeros((1, 3)), cell=np.diag([1.4, 2.5, 2.5]), pbc=(True,) * 3)
+    records = attention(pair_states(0, (6,)), chain)
+    scores = bond_scores(records, chain)
+    assert scores[-1].average_precision == 1.0
+    assert all(score.average_precision is not None for score in scores)
+    lopsided = records[0].images
+    value = np.where(lopsided.shift @ [9, 3, 1] > 0, 2.0, 0.0) * (abs(lopsided.shift) == [1, 0, 0]).all(1)
+    one_way = records[0].with_matrix(records[0].matrix, replace(lopsided, value=value))
+    pairs = Pairs.of(chain, one_way.images)
+    np.testing.assert_array_equal(pairs.strength(one_way), pairs.bonded)
+    assert len(pairs.i) == len(lopsided.i) / 2
+    molecule_figure(records, chain, tmp_path / "chain.png")
+
+
+def test_lines_to_images_leave_the_atoms(tmp_path):
+    start, end = np.zeros(3), np.array([4.0, 0, 0])
+    assert _lines(start, end, end).shape == (2, 2)
+    halves = _lines(start, end, np.array([-1.0, 0, 0]))
+    np.testing.assert_array_equal(halves[0], [0.0, -0.5, np.nan, 4.0, 4.5])
+    cell = water_over_the_edge()
+    molecule_figure(attention(pair_states(0, (1, 8)), cell), cell, tmp_path / "cell.png")

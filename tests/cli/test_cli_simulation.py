@@ -99,6 +99,15 @@ def test_md_that_fails_says_so(place):
     assert len(read(place / "ethanol_md" / "to_label.extxyz")) >= 1
 
 
+def test_vibrations_refuse_a_cell_before_they_relax(place, monkeypatch):
+    lines = ETHANOL.splitlines()
+    lines[1] = 'Lattice="9 0 0 0 9 0 0 0 9" pbc="T T T"'
+    (place / "cell.xyz").write_text("\n".join(lines) + "\n")
+    monkeypatch.setattr("geomatt.cli.vibrations.relax_one", lambda *_: pytest.fail("relaxed"))
+    with pytest.raises(GeomAttError, match="molecules only"):
+        run("vibrations", MODEL, "cell.xyz")
+
+
 def test_relax_vibrations_and_scan(place):
     text = run("relax", MODEL, "ethanol.xyz", "--fmax", 0.02)
     assert "yes" in text

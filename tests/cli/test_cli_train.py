@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import sys
 import types
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from command_line import geomatt
 from training_toy import history, npz, springs
 
-from geomatt.cli.train_display import live_progress
+from geomatt.cli.train_display import live_progress, summary_table
+from geomatt.data import Dataset, Structure, write
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
 from geomatt.training.history import EpochRow
@@ -116,6 +119,27 @@ def test_transfer_from_a_model_that_ships(tmp_path):
     status, _, err = geomatt("transfer", "md17/etanol", "embedded/ethanol", "--out", tmp_path / "other")
     assert status == 1
     assert "md17/ethanol:fast" in err  # it says which there are
+
+
+def test_transfer_to_data_that_the_base_has_no_inputs_for(tmp_path):
+    numbers, positions = np.array([6, 1, 1, 8]), springs([6, 1, 1, 8], 40)[0]
+    small = ("--channels", 8, "--rounds", 1, "--functions", 8, "--epochs", 1, "--no-report", *SIZES)
+    frames = [Structure(numbers, r, float((r**2).sum()), -2 * r) for r in positions]
+    for name, change in (
+        ("neutral", {}),
+        ("ions", {"charge": 1.0, "multiplicity": 2}),
+        ("cells", {"cell": 8 * np.eye(3), "pbc": (True,) * 3}),
+    ):
+        write(Dataset.from_structures([replace(s, **change) for s in frames]), tmp_path / f"{name}.extxyz")
+    status, _, err = geomatt("train", tmp_path / "neutral.extxyz", "--out", tmp_path / "base", *small)
+    assert status == 0, err
+    common = ("transfer", tmp_path / "base", "--epochs", 1, "--no-report", *SIZES)
+    status, _, err = geomatt(*common, tmp_path / "ions.extxyz", "--out", tmp_path / "one", "--no-compare")
+    assert status == 0, err
+    assert "which this network does not use" in err.replace("\n", " ")
+    status, _, err = geomatt(*common, tmp_path / "cells.extxyz", "--out", tmp_path / "two")
+    assert status == 1
+    assert "cannot be transferred to cells" in err.replace("\n", " ")
 
 
 def test_energy_only(tmp_path):
@@ -304,6 +328,11 @@ def test_several_files_and_files_to_validate_and_test_on(tmp_path):
     status, _, err = geomatt(*common, "--test-data", test)  # the rest is divided as usual
     assert status == 0, err
     assert "Training on 15, validating on 3" in err
+    assert err.replace("\n", "").count("geomatt evaluate") == 1
+    status, _, err = geomatt(*common[:4], tmp_path / "both", *common[5:])
+    assert status == 0, err
+    for file in (one, two):
+        assert f"{tmp_path / 'both' / 'model.safetensors'} {file}" in err.replace("\n", "")
     other = part("other.npz", 30, 40, z=np.array([6, 1, 1, 9]))
     status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--test-data", other)
     assert status == 1
@@ -316,3 +345,14 @@ def test_several_files_and_files_to_validate_and_test_on(tmp_path):
     status, _, err = geomatt(*common[:4], tmp_path / "third", *common[5:], "--val-data", val, "--val", 3)
     assert status == 1
     assert "leave out --val and --folds" in err
+
+
+def test_the_closing_table_has_the_stress_of_test_structures():
+    result = types.SimpleNamespace(
+        unit="kcal/mol", best_errors={"energy_mae": 1.0}, folder=Path("run"), best_epoch=3
+    )
+    errors = types.SimpleNamespace(energy_mae=1.0, forces_mae=2.0, stress_mae=0.00123)
+    made = summary_table([result] * 2, [types.SimpleNamespace(overall=errors), None])
+    assert list(made.columns[-2].cells)[:2] == ["0.00123", "–"]
+    errors.stress_mae = None
+    assert len(summary_table([result], [types.SimpleNamespace(overall=errors)]).columns) == 6

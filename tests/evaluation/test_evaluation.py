@@ -17,8 +17,9 @@ from geomatt import (
     evaluate,
     save,
 )
-from geomatt.evaluation import parity_plot
-from geomatt.model import Normalisation
+from geomatt.data import read
+from geomatt.evaluation import parity_plot, write_predictions
+from geomatt.model import Normalisation, new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
 from geomatt.units import ENERGY_IN_EV
@@ -158,3 +159,32 @@ def test_unknown_element_is_refused():
     other = Dataset.from_structures([Structure(np.array([7]), np.zeros((1, 3)), energy=0.0)])
     with pytest.raises(GeomAttError, match="not trained on"):
         evaluate(potential, other)
+
+
+def test_predictions_of_cells_have_stress_charge_and_multiplicity(tmp_path) -> None:
+    network = new_network("pair", {"channels": 8, "rounds": 1, "radius": 3.0}, (1, 8), seed=0)
+    model = Potential(network.double(), Normalisation(-100.0, 0.5))
+    atoms = np.array([8, 1]), np.array([[0.0, 0, 0], [1.0, 0.1, 0]])
+    ion = Structure(
+        *atoms, cell=3 * np.eye(3), pbc=(True,) * 3, charge=-1.0, multiplicity=3, info={"k": "a b"}
+    )
+    with pytest.warns(UserWarning, match="does not use"):
+        predictions = model.predict([ion, Structure(*atoms)])
+    back = read(write_predictions([ion, Structure(*atoms)], predictions, tmp_path / "out.extxyz"))
+    np.testing.assert_allclose(back[0].stress, predictions[0].stress, rtol=1e-12)
+    assert (back[0].charge, back[0].multiplicity, back[0].info["k"]) == (-1.0, 3, "a b")
+    assert back[1].stress is None
+    assert back[1].energy == predictions[1].energy
+    ase_io = pytest.importorskip("ase.io")
+    found = ase_io.read(tmp_path / "out.extxyz", 0)
+    np.testing.assert_allclose(found.get_stress(voigt=False), predictions[0].stress, atol=1e-12)
+    np.testing.assert_allclose(found.get_potential_energies(), predictions[0].atomic_energies, atol=1e-7)
+
+
+def test_a_committee_says_that_a_member_ignores_charges() -> None:
+    settings = {"channels": 8, "rounds": 1}
+    networks = [new_network("pair", {**settings, "electrons": e}, (1,), seed=0) for e in (True, False)]
+    members = [Potential(network, Normalisation(0.0, 1.0)) for network in networks]
+    ion = Structure(np.array([1, 1]), np.eye(2, 3), charge=1.0, multiplicity=2)
+    assert members[0].doubts(ion) == []
+    assert len(Committee(members).doubts(ion)) == 2

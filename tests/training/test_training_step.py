@@ -10,6 +10,7 @@ import torch
 from conftest import random_atoms, small_network
 
 from geomatt.data.batch import Batch
+from geomatt.model import new_network
 from geomatt.model.geometric_attention.cpu.tables import grid_pays
 from geomatt.training import Loss, Stepper
 from geomatt.training.loss import Errors
@@ -187,3 +188,37 @@ def test_stepper_does_not_modify_the_given_networks():
     Stepper([network], targets, Loss()).run_epoch(torch.arange(4)[None], 2, [1e-2, 1e-2])
     for mine, theirs in zip(network.parameters(), before.parameters(), strict=True):
         assert torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("model", ["geomatt", "pair"])
+def test_steps_do_not_compute_padding_of_other_batches(model, monkeypatch):
+    """One large molecule among small ones: only its own batch has its size, with the same results."""
+    settings = {"geomatt": {"features": 8, "overlap_features": 16}, "pair": {"channels": 8, "rounds": 1}}[
+        model
+    ]
+    networks = [new_network(model, settings, (1, 6, 8), seed=m, dtype=torch.float64) for m in range(2)]
+    small, large = random_targets(2, 6), random_targets(2, 1, atoms=11)
+
+    def padded(x, name):
+        axis = {"numbers": 2, "positions": 2, "forces": 2}.get(name)
+        wide = x if axis is None else torch.cat([x, x.new_zeros(2, 6, 6, *x.shape[3:])], 2)
+        return torch.cat([wide, getattr(large, name)], 1)
+
+    names = ("numbers", "positions", "energy", "forces")
+    targets = Batch(*(padded(getattr(small, name), name) for name in names))
+    stepper, sizes, honest = Stepper(networks, targets, Loss()), [], Stepper._evaluate
+
+    def evaluate(self, parameters, batch, *rest, **more):
+        sizes.append(batch.numbers.shape[-1])
+        return honest(self, parameters, batch, *rest, **more)
+
+    monkeypatch.setattr(Stepper, "_evaluate", evaluate)
+    index = torch.stack([torch.tensor([0, 1, 2]), torch.tensor([3, 6, 4])])
+    found = stepper.gradient(index)
+    assert sizes == [5, 11]
+    sums = stepper._sums.sums.clone()
+    monkeypatch.setattr(Batch, "trimmed", lambda self: self)
+    stepper._sums.sums.zero_()
+    torch.testing.assert_close(stepper.gradient(index), found, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(stepper._sums.sums, sums, rtol=1e-10, atol=1e-12)
+    assert sizes[2:] == [11, 11]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from contextlib import nullcontext
 
@@ -12,6 +13,7 @@ from geomatt import load
 from geomatt.data.structures import as_structure
 from geomatt.errors import GeomAttError
 from geomatt.evaluation import EvaluationResult
+from geomatt.model import new_network
 from geomatt.workflow import AutoConfig, auto, pipeline
 
 WATER = as_structure(molecule("H2O"))
@@ -95,3 +97,9 @@ def test_wrong_settings(tmp_path):
         auto([WATER], quick(), tmp_path)
     with pytest.raises(GeomAttError, match="is a file"):
         auto([WATER], quick(), tmp_path / "other.txt")
+
+
+def test_the_example_of_a_network_setting_is_one_of_the_default_network():
+    (item,) = (f for f in dataclasses.fields(AutoConfig) if f.name == "network")
+    name, _, value = item.metadata["example"].partition("=")
+    assert getattr(new_network(AutoConfig.model, {name: int(value)}, (1,)).config, name) == int(value)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from geomatt.data.bonds import bond_matrix, distances
+from geomatt.data.bonds import bond_matrix, bonded_pairs, separations
+from geomatt.data.bonds import distances as distances
 from geomatt.data.bonds import hydrogen_bonds as hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.elements import COVALENT_RADII as COVALENT_RADII
 from geomatt.errors import GeomAttError
-from geomatt.model.interface import AttentionRecord
+from geomatt.model.interface import AttentionRecord, ImagePairs
 
 CONTROL = "1 / distance (control)"
 
@@ -34,25 +35,60 @@ def symmetrised(matrix: np.ndarray) -> np.ndarray:
     return result
 
 
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of atoms, each once: all of a structure or, with images, those that a network has in a cell."""
+
+    i: np.ndarray  # (P,)
+    j: np.ndarray  # (P,)
+    vector: np.ndarray  # (P, 3) from i to j, in cells to its image, Å
+    bonded: np.ndarray  # (P,) bool
+    places: np.ndarray | None = None  # (P,) among the `images` of a record
+
+    @classmethod
+    def of(cls, structure: Structure, images: ImagePairs[np.ndarray] | None = None) -> Pairs:
+        """Of a structure, and the images of a record if it has any."""
+        if images is None or not structure.periodic or structure.cell is None:
+            i, j = np.triu_indices(len(structure), 1)
+            return cls(i, j, separations(structure)[i, j], bond_matrix(structure)[i, j])
+        signs = np.sign(images.shift) @ [9, 3, 1]  # of the first step that is not zero
+        places = np.flatnonzero((images.i < images.j) | ((images.i == images.j) & (signs > 0)))
+        i, j = images.i[places], images.j[places]
+        vector = structure.positions[j] + images.shift[places] @ structure.cell - structure.positions[i]
+        linked = bonded_pairs(structure.numbers, i, j, np.linalg.norm(vector, axis=-1))
+        return cls(i, j, vector, linked, places)
+
+    def strength(self, record: AttentionRecord[np.ndarray]) -> np.ndarray:
+        """|α| of each pair (P,), the mean of both directions."""
+        if self.places is None:
+            return symmetrised(record.matrix)[self.i, self.j]
+        found, magnitude = record.images, np.abs(record.images.value)
+        there = np.lexsort((*found.shift.T, found.j, found.i))
+        back = np.lexsort((*-found.shift.T, found.i, found.j))
+        reverse = np.empty_like(magnitude)
+        reverse[there] = magnitude[back]
+        mean: np.ndarray = 0.5 * (magnitude + reverse)[self.places]
+        return mean
+
+
 def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Structure) -> list[BondScore]:
-    """Scores of every attention matrix, and of inverse distance as a control."""
-    bonded = bond_matrix(structure)
-    closeness = 1.0 / (distances(structure) + np.eye(len(structure)))
-    named = [(r.label, r.matrix) for r in records] + [(CONTROL, closeness)]
-    pairs = np.triu_indices(len(structure), 1)
-    truth = bonded[pairs]
-    result = []
-    for label, matrix in named:
-        score = symmetrised(matrix)[pairs]
-        mixed = bool(truth.any() and not truth.all())
-        result.append(
-            BondScore(
-                label,
-                average_precision(truth, score) if truth.any() else None,
-                auroc(truth, score) if mixed else None,
-            )
+    """Scores of every attention matrix, and of inverse distance as a control.
+
+    Of records with images in cells, pairs with each image are ranked, among those that the network has.
+    """
+    pairs = Pairs.of(structure, records[0].images if records else None)
+    named = [(r.label, pairs.strength(r)) for r in records]
+    named.append((CONTROL, 1.0 / np.linalg.norm(pairs.vector, axis=-1)))
+    truth = pairs.bonded
+    mixed = bool(truth.any() and not truth.all())
+    return [
+        BondScore(
+            label,
+            average_precision(truth, score) if truth.any() else None,
+            auroc(truth, score) if mixed else None,
         )
-    return result
+        for label, score in named
+    ]
 
 
 def average_precision(truth: np.ndarray, score: np.ndarray) -> float:

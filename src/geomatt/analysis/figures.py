@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.analysis.bonds import CONTROL, bond_scores, symmetrised
-from geomatt.analysis.projection import flat_view
+from geomatt.analysis.bonds import CONTROL, Pairs, bond_scores
+from geomatt.analysis.projection import flat_rotation
 from geomatt.data.bonds import bond_matrix, distances
 from geomatt.data.structures import Structure
 from geomatt.drawing import (
@@ -99,11 +99,13 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
     """The molecule as a graph: its covalent bonds, and the strongest attention of each order.
 
     As many pairs are drawn as there are bonds, from the layer of each order that ranks bonds best; the
-    width of a line follows |α|, averaged over both directions.
+    width of a line follows |α|, averaged over both directions. A pair with an image in another cell is two
+    half lines that leave its atoms.
     """
     target, streams = figure_path(path), _streams(records)
-    bonded = bond_matrix(structure)
-    flat = flat_view(structure.positions)  # (N, 3), the last is the depth
+    pairs, turn = Pairs.of(structure, records[0].images), flat_rotation(structure.positions)
+    flat = (structure.positions - structure.positions.mean(0)) @ turn  # (N, 3), the last is the depth
+    vectors, bonds = pairs.vector @ turn, np.flatnonzero(pairs.bonded)
     precision = _precision(records, structure)
     best = [max(stream, key=lambda record: precision[record.label] or 0.0) for stream in streams]
     extent = np.ptp(flat[:, :2], axis=0) + 1.2
@@ -111,13 +113,13 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
         width = max(2.75 * (len(best) + 1), 6.0)
         figure = new_figure(width, 2.75 * min(extent[1] / extent[0], 1.5) + 1.3, DPI)
         axes = figure.subplots(1, len(best) + 1, squeeze=False)[0]
-        pairs = np.argwhere(np.triu(bonded))
-        for i, j in pairs:
-            axes[0].plot(*flat[[i, j], :2].T, color=FAINT, linewidth=4.0, solid_capstyle="round", zorder=1)
-        axes[0].set_title(f"{len(pairs)} covalent bonds")
+        lines = [_lines(flat[i], flat[j], v) for i, j, v in zip(pairs.i, pairs.j, vectors, strict=True)]
+        for p in bonds:
+            axes[0].plot(*lines[p], color=FAINT, linewidth=4.0, solid_capstyle="round", zorder=1)
+        axes[0].set_title(f"{len(bonds)} covalent bonds")
         for axis, record in zip(axes[1:], best, strict=True):
-            found = _draw_strongest(axis, record, bonded, flat)
-            found_text = f"{found} of {len(pairs)} bonds found"
+            found = _draw_strongest(axis, pairs.strength(record), pairs.bonded, lines)
+            found_text = f"{found} of {len(bonds)} bonds found"
             axis.set_title(f"{_title(record)}\n{_precision_text(precision, record.label)}; {found_text}")
         for axis in axes:
             draw_atoms(axis, structure.numbers, flat, numbered=True)
@@ -147,26 +149,25 @@ def _draw_references(figure: Any, above: Any, below: Any, structure: Structure, 
         label_atoms(axis, symbols(structure.numbers))
 
 
-def _draw_strongest(axis: Any, record: AttentionRecord, bonded: np.ndarray, flat: np.ndarray) -> int:
+def _lines(start: np.ndarray, end: np.ndarray, vector: np.ndarray) -> np.ndarray:
+    """The line between two atoms (2, points); to an image, half of it from either atom, with a gap."""
+    if np.allclose(start + vector, end, atol=1e-6):
+        return np.stack([start, end], 1)[:2]
+    gap = np.full(3, np.nan)
+    return np.stack([start, start + vector / 2, gap, end, end - vector / 2], 1)[:2]
+
+
+def _draw_strongest(axis: Any, strength: np.ndarray, bonded: np.ndarray, lines: Sequence[np.ndarray]) -> int:
     """Draw as many of the strongest pairs as there are bonds; returns how many are bonds."""
-    upper = np.triu_indices(len(bonded), 1)
-    strength = symmetrised(record.matrix)[upper]
-    count = int(bonded[upper].sum())
-    top = np.argsort(-strength, kind="stable")[:count]
-    found = 0
+    top = np.argsort(-strength, kind="stable")[: int(bonded.sum())]
     for p in top:
-        i, j = upper[0][p], upper[1][p]
         width = 1.2 + 4.3 * strength[p] / (strength.max() or 1.0)
-        colour = FOUND if bonded[i, j] else WRONG
-        found += int(bonded[i, j])
+        colour = FOUND if bonded[p] else WRONG
         look = {"color": colour, "linewidth": width, "solid_capstyle": "round", "zorder": 2, "alpha": 0.9}
-        axis.plot(*flat[[i, j], :2].T, **look)
-    chosen = set(top.tolist())
-    for p in np.flatnonzero(bonded[upper]):
-        if p not in chosen:
-            ends = [upper[0][p], upper[1][p]]
-            axis.plot(*flat[ends, :2].T, color=MISSED, linewidth=1.2, linestyle=(0, (1.5, 1.5)), zorder=1)
-    return found
+        axis.plot(*lines[p], **look)
+    for p in np.setdiff1d(np.flatnonzero(bonded), top):
+        axis.plot(*lines[p], color=MISSED, linewidth=1.2, linestyle=(0, (1.5, 1.5)), zorder=1)
+    return int(bonded[top].sum())
 
 
 def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray, numbered: bool = False) -> None:

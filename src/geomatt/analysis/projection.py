@@ -8,7 +8,12 @@ VIEWS = 200
 
 
 def flat_view(positions: np.ndarray) -> np.ndarray:
-    """Positions (N, 3) rotated so that atoms are well apart in the first two coordinates.
+    """Positions (N, 3) rotated so that atoms are well apart in the first two coordinates."""
+    return (positions - positions.mean(0)) @ flat_rotation(positions)
+
+
+def flat_rotation(positions: np.ndarray) -> np.ndarray:
+    """The rotation (3, 3) of `flat_view`, which row vectors are multiplied with.
 
     Tries a fixed set of rotations of the principal axes, so that the result is reproducible.
     """
@@ -16,16 +21,16 @@ def flat_view(positions: np.ndarray) -> np.ndarray:
     axes = np.linalg.svd(centred, full_matrices=True)[2]
     if np.linalg.det(axes) < 0:
         axes[2] *= -1.0  # a rotation, not a reflection, which would change the handedness
-    principal = centred @ axes.T
-    turned = principal @ _turns()  # (views, N, 3)
-    flat = turned[..., :2]
+    turns = axes.T @ _turns()  # (views, 3, 3)
+    flat = (centred @ turns)[..., :2]
     between = np.square(flat[:, :, None] - flat[:, None]).sum(-1)  # (views, N, N)
     pairs = np.triu_indices(len(positions), 1)
     crowding = (1.0 / (between[:, pairs[0], pairs[1]] + 0.05) ** 2).sum(-1)
-    best: np.ndarray = turned[int(np.argmin(crowding))]
+    chosen = int(np.argmin(crowding))
+    best: np.ndarray = turns[chosen]
     # The longer side is horizontal.
     if len(positions) > 1:
-        plane = np.linalg.svd(best[:, :2] - best[:, :2].mean(0), full_matrices=True)[2]
+        plane = np.linalg.svd(flat[chosen] - flat[chosen].mean(0), full_matrices=True)[2]
         if np.linalg.det(plane) < 0:
             plane[1] *= -1.0
         best = np.column_stack([best[:, :2] @ plane.T, best[:, 2]])

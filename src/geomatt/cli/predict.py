@@ -23,6 +23,8 @@ def predict(
 ) -> None:
     """Predict energy, forces and atomic energies (eV, Å) for structures, into an extxyz file.
 
+    Periodic structures get their stress too (eV/Å³, in ASE's sign).
+
     A committee adds its spread, and any model calibrated error bars if it has them. Existing
     output is replaced, the input never.
     """
@@ -39,4 +41,5 @@ def predict(
     with progress_bar("predicting", len(dataset)) as progress:
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress, spread=True)
     write_predictions(dataset, predictions, out, loaded.calibration)
-    say(f"{len(dataset)} structures with energy, forces and atomic energies: {out}")
+    what = "energy, forces, stress" if any(p.stress is not None for p in predictions) else "energy, forces"
+    say(f"{len(dataset)} structures with {what} and atomic energies: {out}")

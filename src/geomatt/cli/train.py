@@ -156,7 +156,7 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
         unwanted,
     )
     from geomatt.training.folder import refuse_used
-    from geomatt.training.start import load_base
+    from geomatt.training.start import check_base, load_base
     from geomatt.training.team import team
     from geomatt.training.tensorboard import tensorboard_callback
 
@@ -166,14 +166,16 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
     dataset, parts = load_dataset(config)
     announce(dataset)
     config = resolve_sizes(config, parts.data)
-    if fresh:
+    base = load_base(config.base) if config.base else None
+    if base is not None:
+        check_base(base, dataset)
+    elif fresh:
         asked, config = config.network, resolve_inputs(config, dataset)
         if config.network.get("radius") != asked.get("radius"):
             note(f"The data is periodic: interactions end at {config.network['radius']:g} Å (--radius).")
         if config.network.get("electrons") != asked.get("electrons"):
             note("The data has charges or unpaired electrons: they are inputs of the network (--electrons).")
     splits = make_splits(config, parts, unwanted(config, dataset))
-    base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training
     board = tensorboard_callback(out) if how.tensorboard and leads else None
     _describe(config, splits[0], out)

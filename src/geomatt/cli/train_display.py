@@ -88,26 +88,34 @@ def summary_table(results: Sequence[TrainResult], tested: Sequence[EvaluationRes
     """
     unit, factor = results[0].unit, from_ev(results[0].unit)
     parts = ("validation", "test") if any(tested) else ("validation",)
+    stress = any(test is not None and test.overall.stress_mae is not None for test in tested)
     headings = [
         "model",
         *(f"{part}\n{what}" for part in parts for what in ("energy", "forces")),
+        *(["test\nstress"] if stress else []),
         "best\nepoch",
     ]
-    title = f"Mean absolute errors (energy in {unit}, forces in {unit}/Å)"
+    title = f"Mean absolute errors (energy in {unit}, forces in {unit}/Å{', stress in eV/Å³' * stress})"
     made = table(title, headings, left=("model",))
+    digits = [".3f"] * (2 * len(parts)) + ["#.3g"]  # of a stress
+
+    def cells(values: Sequence[float]) -> list[str]:
+        return [number(value, form) for value, form in zip(values, digits, strict=False)]
+
     errors = []
     for result, test in zip(results, tested, strict=True):
         values = [result.best_errors["energy_mae"], result.best_errors.get("force_mae")]
         if len(parts) > 1:
             values += [None, None] if test is None else [test.overall.energy_mae, test.overall.forces_mae]
         errors.append([math.nan if v is None else factor * v for v in values])
-        made.add_row(
-            result.folder.name or str(result.folder), *map(number, errors[-1]), str(result.best_epoch)
-        )
+        if stress:
+            found = None if test is None else test.overall.stress_mae
+            errors[-1].append(math.nan if found is None else found)
+        made.add_row(result.folder.name or str(result.folder), *cells(errors[-1]), str(result.best_epoch))
     if len(results) > 1:
         made.add_section()
-        made.add_row("mean", *map(number, np.mean(errors, axis=0)), "")
-        made.add_row("± spread", *map(number, np.std(errors, axis=0)), "")
+        made.add_row("mean", *cells(np.mean(errors, axis=0)), "")
+        made.add_row("± spread", *cells(np.std(errors, axis=0)), "")
     return made
 
 

@@ -71,9 +71,9 @@ def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list
     asked = [(f"--{what}-unit", getattr(config, f"{what}_unit")) for what in ("energy", "length", "force")]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
-    files = " ".join(config.test_data[:1]) or config.data
-    evaluation = [f"geomatt evaluate {target} {files}{options}"] if untested else []
-    return [*evaluation, f"geomatt explain {target} YOUR_MOLECULE.xyz -o explain.html"]
+    files = (config.test_data or (config.data, *config.more_data)) if untested else ()
+    evaluations = [f"geomatt evaluate {target} {name}{options}" for name in files]
+    return [*evaluations, f"geomatt explain {target} YOUR_MOLECULE.xyz -o explain.html"]
 
 
 def _write_pages(

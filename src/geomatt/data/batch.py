@@ -61,6 +61,17 @@ class Batch:
         member = torch.arange(len(index), device=index.device)[:, None]
         return self.apply(lambda x: x[member, index])
 
+    def trimmed(self) -> Batch:
+        """Without the padding that no structure needs."""
+        atoms = max(1, int(self.atoms.max()))
+        if atoms == self.numbers.shape[-1]:
+            return self
+        forces = None if self.forces is None else self.forces[..., :atoms, :].contiguous()
+        numbers, positions = self.numbers[..., :atoms], self.positions[..., :atoms, :]
+        return dataclasses.replace(
+            self, numbers=numbers.contiguous(), positions=positions.contiguous(), forces=forces
+        )
+
     @classmethod
     def stack(cls, members: Sequence[Batch]) -> Batch:
         """Batches of several members, which must agree in shape, as one."""

@@ -18,18 +18,24 @@ TOLERANCE = 1.25  # a bond is at most this many times the sum of the radii: vibr
 
 def distances(structure: Structure) -> np.ndarray:
     """All distances (N, N) in Å; in cells to the nearest image, zero for an atom with itself."""
-    difference = structure.positions[:, None] - structure.positions
+    return np.linalg.norm(separations(structure), axis=-1)
+
+
+def separations(structure: Structure) -> np.ndarray:
+    """Vectors (N, N, 3) from i to j, in cells to the nearest image of j; zero for an atom with itself."""
+    vectors = structure.positions - structure.positions[:, None]
     if not structure.periodic or structure.cell is None:
-        return np.linalg.norm(difference, axis=-1)
+        return vectors
     cell = np.where(np.array(structure.pbc)[:, None], structure.cell, 0.0)
-    difference = difference - np.round(difference @ np.linalg.pinv(cell)) @ cell
+    vectors = vectors - np.round(vectors @ np.linalg.pinv(cell)) @ cell
     # In skewed cells the nearest image may be a neighbour of the one that rounding finds.
     steps = [(-1, 0, 1) if periodic else (0,) for periodic in structure.pbc]
-    hops = np.array(list(itertools.product(*steps))) @ cell
-    found = np.full(difference.shape[:2], np.inf)
-    for hop in hops:
-        found = np.minimum(found, np.linalg.norm(difference + hop, axis=-1))
-    np.fill_diagonal(found, 0.0)
+    found, shortest = vectors, np.full(vectors.shape[:2], np.inf)
+    for hop in np.array(list(itertools.product(*steps))) @ cell:
+        length = np.linalg.norm(vectors + hop, axis=-1)
+        nearer = length < shortest
+        found, shortest = np.where(nearer[..., None], vectors + hop, found), np.minimum(length, shortest)
+    found[np.diag_indices(len(found))] = 0.0
     return found
 
 
@@ -46,11 +52,22 @@ def bonded(numbers: np.ndarray, distance: np.ndarray, tolerance: float = TOLERAN
 
 def relative_lengths(numbers: np.ndarray, distance: np.ndarray) -> np.ndarray:
     """Distances (..., N, N) divided by the sum of the covalent radii of each pair."""
+    radii = _radii(numbers)
+    return distance / (radii[:, None] + radii)
+
+
+def bonded_pairs(numbers: np.ndarray, i: np.ndarray, j: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """True for those of the pairs i, j (P,) that are bonded at a distance (P,), also images of one atom."""
+    radii = _radii(numbers)
+    found: np.ndarray = distance / (radii[i] + radii[j]) < TOLERANCE
+    return found
+
+
+def _radii(numbers: np.ndarray) -> np.ndarray:
     heavy = [SYMBOLS[z] for z in np.unique(numbers) if z > len(COVALENT_RADII)]
     if heavy:
         raise GeomAttError(f"No covalent radius is known for {', '.join(heavy)}.")
-    radii = COVALENT_RADII[numbers - 1]
-    return distance / (radii[:, None] + radii)
+    return COVALENT_RADII[numbers - 1]
 
 
 def hydrogen_bonds(structure: Structure) -> np.ndarray:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.calibration import Calibration
+from geomatt.model.interface import AttentionRecord, ImagePairs
 from geomatt.model.output import Output
 from geomatt.model.potential import AnyPotential, Potential
 
@@ -37,10 +41,10 @@ class Committee(AnyPotential):
         stress = _stack([f.stress for f in found])
         records = found[0].attention
         if records is not None:
-            matrices = [[record.matrix for record in f.attention or []] for f in found]
+            alike = zip(*(f.attention or [] for f in found), strict=False)
             records = [
-                record.with_matrix(torch.stack([own[i] for own in matrices]).mean(0))
-                for i, record in enumerate(records)
+                own[0].with_matrix(torch.stack([r.matrix for r in own]).mean(0), _mean_images(own))
+                for own in alike
             ]
         energy = torch.stack([f.energy for f in found])
         return Output(
@@ -58,3 +62,15 @@ def _stack(values: list[Tensor | None]) -> Tensor | None:
     """All of them in one tensor, or None if any is missing."""
     there = [value for value in values if value is not None]
     return torch.stack(there) if len(there) == len(values) else None
+
+
+def _mean_images(records: Sequence[AttentionRecord[Tensor]]) -> list[ImagePairs[np.ndarray]] | None:
+    """The mean of each image of neighbours in a cell; None unless all members have the same neighbours."""
+    found = []
+    for images in zip(*(r.images or () for r in records), strict=False):
+        first = images[0]
+        for other in images[1:]:
+            if not all(np.array_equal(getattr(first, n), getattr(other, n)) for n in ("i", "j", "shift")):
+                return None
+        found.append(dataclasses.replace(first, value=np.mean([one.value for one in images], axis=0)))
+    return found or None

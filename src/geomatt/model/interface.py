@@ -220,6 +220,7 @@ class Engine(ABC):
     """
 
     gathers: ClassVar[bool] = False  # True if `compute` takes the structures of an index on the way
+    linear: ClassVar[bool] = False  # True if memory grows with the number of atoms, not of their pairs
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Any:
         """Precompute what depends on the weights alone; `keep` if it will be used for many evaluations."""

@@ -24,6 +24,7 @@ from geomatt.model.domain import MOST_WATCHED, WARNING, Domain, Limits
 from geomatt.model.domain.frames import frame_doubts
 from geomatt.model.evaluator import Evaluator
 from geomatt.model.interface import Network
+from geomatt.model.memory import out_of_memory, too_large
 from geomatt.model.neighbours import complete_cell
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.output import Output, Prediction
@@ -54,12 +55,18 @@ class AnyPotential(ABC):
         """
         if not isinstance(batch, Batch):
             raise GeomAttError("`evaluate` takes a Batch of tensors. Use `predict` for structures.")
-        output = self._evaluate(batch, forces, attention, keep)
-        if limits is None:
-            return output
-        if self.domain is None:
+        if limits is not None and self.domain is None:
             raise GeomAttError("This model has no ranges of distances, so there are no walls. Train it anew.")
-        return output.with_walls(self.domain.walls(batch, limits))
+        try:
+            output = self._evaluate(batch, forces, attention, keep)
+            if limits is None or self.domain is None:
+                return output
+            return output.with_walls(self.domain.walls(batch, limits))
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            linear = all(member.linear_in_atoms(batch) for member in self.members)
+            raise too_large(error, batch, linear) from error
 
     @abstractmethod
     def _evaluate(self, batch: Batch, forces: bool, attention: bool, keep: bool) -> Output:
@@ -224,19 +231,19 @@ class AnyPotential(ABC):
 
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""
-        first = self.members[0]
-        found, composition = [], first.normalisation.composition
+        found, composition = [], self.members[0].normalisation.composition
         if composition and self.other_composition(structure) and not self._copies(structure):
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "
                 "zero, and forces are an extrapolation. Train on several molecules for more."
             )
-        if forces and first.record.get("settings", {}).get("energy_only"):
+        if forces and any(m.record.get("settings", {}).get("energy_only") for m in self.members):
             found.append("This model was trained on energies alone: its forces were never compared with any.")
-        if structure.charge and not first.network.uses_electrons:
+        blind = not all(m.network.uses_electrons for m in self.members)
+        if structure.charge and blind:
             found.append("The model does not use charges: the charge of the structure is ignored.")
-        if structure.multiplicity not in (None, 1) and not first.network.uses_electrons:
+        if structure.multiplicity not in (None, 1) and blind:
             found.append("The model does not use spins: the multiplicity of the structure is ignored.")
         return found
 
@@ -298,6 +305,13 @@ class Potential(AnyPotential):
         if known is None or not known.holds(self.network, self.engine):
             known = self._evaluators[keep] = Evaluator(self.network, keep=keep, engine=self.engine)
         return known
+
+    def linear_in_atoms(self, batch: Batch) -> bool:
+        """True if the memory of an evaluation grows with the number of atoms, and not with that of pairs."""
+        if self.network.radius is not None:
+            return True
+        engine = self.network.engine(self.engine)
+        return engine.chosen(self.network.stacked(), batch.as_member()).linear
 
     def forget_weights(self) -> None:
         """Prepare the weights again at the next evaluation."""

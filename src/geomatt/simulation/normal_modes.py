@@ -66,6 +66,12 @@ class Vibrations:
         return replace(self.structure, positions=moved, energy=None, forces=None, info={})
 
 
+def refuse_cell(structure: Structure) -> None:
+    """Raise an error for a periodic structure."""
+    if structure.periodic:
+        raise GeomAttError("Vibrations are computed for molecules only. Set pbc to False for one in a box.")
+
+
 def vibrations(
     potential: Model,
     structure: Structure | AtomsLike,
@@ -79,8 +85,7 @@ def vibrations(
     structures.
     """
     potential, structure = given(potential, structure)
-    if structure.periodic:
-        raise GeomAttError("Vibrations are computed for molecules only. Set pbc to False for one in a box.")
+    refuse_cell(structure)
     if len(structure) < 2:
         raise GeomAttError("A single atom has no vibrations. Give a molecule.")
     prediction = potential.predict([structure], check_domain=False)[0]

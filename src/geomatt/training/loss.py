@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -120,18 +118,6 @@ class Errors:
         energy = found.energy - labels.energy
         return cls(energy, forces, atoms, virial, volume, labels.weight, components)
 
-    @classmethod
-    def joined(cls, parts: Sequence[Errors]) -> Errors:
-        """Errors of several members as one."""
-        if len(parts) == 1:
-            return parts[0]
-
-        def cat(name: str) -> Any:
-            values = [getattr(part, name) for part in parts]
-            return torch.cat(values) if isinstance(values[0], Tensor) else values[0]
-
-        return cls(**{item.name: cat(item.name) for item in fields(cls)})
-
 
 class ErrorSums:
     """Sums of loss and absolute errors per member, kept on the device."""
@@ -145,13 +131,14 @@ class ErrorSums:
         self.sums.zero_()
         self.structures = structures
 
-    def add(self, loss: Tensor, errors: Errors) -> None:
-        """Add a batch: loss (M,) and its errors."""
-        self.sums[0] += loss * errors.energy.shape[1]
-        self.sums[1] += errors.energy.abs().sum(1)
+    def add(self, loss: Tensor, errors: Errors, first: int = 0) -> None:
+        """Add a batch of members from `first` on: loss (M,) and its errors."""
+        sums = self.sums[:, first : first + len(loss)]
+        sums[0] += loss * errors.energy.shape[1]
+        sums[1] += errors.energy.abs().sum(1)
         if errors.forces is not None:
-            self.sums[2] += errors.forces.abs().sum((1, 2, 3))
-            self.sums[3] += errors.components
+            sums[2] += errors.forces.abs().sum((1, 2, 3))
+            sums[3] += errors.components
 
     def per_member(self) -> list[list[float]]:
         """Sums of loss, |ΔE| and |ΔF|, numbers of structures and of force components, for each member."""

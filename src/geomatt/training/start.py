@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from geomatt.data.dataset import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, Potential, load, new_network
@@ -29,6 +30,17 @@ def starting_network(
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith(trained))
     return network
+
+
+def check_base(base: Potential, dataset: Dataset) -> None:
+    """Raise an error for periodic data if the base has no radius, which a transfer cannot change."""
+    periodic = dataset.pbc is not None and bool(dataset.pbc.any())
+    if periodic and base.network.radius is None:
+        raise GeomAttError(
+            "The data is periodic, but in the base model all pairs of atoms interact, at any distance: it "
+            "cannot be transferred to cells. Choose a base trained on periodic data, or train from scratch "
+            "with geomatt train. If the cell is only a box around a molecule, set pbc to False."
+        )
 
 
 def refuse_unknown(base: Potential, elements: Sequence[int]) -> None:

@@ -45,11 +45,12 @@ class Stepper:
         self.weights = Weights(networks)
         self.adam = Adam(self.weights, ema_decay=ema_decay, clip=clip)
         self.device = self.weights.theta.device
+        self._captured = isinstance(targets, Batch) and self.engine.capturable(targets)
         self._sums = ErrorSums(len(networks), self.device)
         self._graphs = StepGraphs()
         self._kernel: Any = None
         theta = self.weights.theta
-        single = theta.is_cuda and theta.dtype == torch.float32
+        single = theta.is_cuda and theta.dtype == torch.float32 and self._captured
         plain = isinstance(targets, Batch) and _fully_labelled(targets) and not loss.per_atom
         if single and plain and importlib.util.find_spec("triton"):
             from geomatt.training.gpu_kernels import FusedLoss
@@ -64,7 +65,7 @@ class Stepper:
             self.adam.rate.fill_(rate)
             if self.team.joined:
                 self._common_step(index)
-            elif isinstance(self.targets, Batch) and self.engine.capturable(self.targets):
+            elif self._captured:
                 changed = [*self.adam.tensors().values(), self._sums.sums]
                 self._graphs.replay(self._step, index, changed)
             else:
@@ -128,22 +129,28 @@ class Stepper:
         return self.engine.evaluate(prepared, batch, index=index, forces=forces, gradient=gradient)
 
     def _shares(self, parameters: Parameters, batch: Batch) -> list[tuple[Parameters, Batch]]:
-        """Slices of members evaluated together: all on a GPU, one after the other on a CPU."""
+        """Slices of members evaluated together: all on a GPU, one after the other on a CPU.
+
+        Each without the padding that none of its structures needs, unless the step is a CUDA graph, whose
+        shapes are fixed.
+        """
         members = len(batch.numbers)
         if self.device.type == "cuda" or members == 1:
-            return [(parameters, batch)]
+            return [(parameters, batch if self._captured else batch.trimmed())]
         return [
             (
                 {name: value[m : m + 1] for name, value in parameters.items()},
-                batch.apply(lambda x, m=m: x[m : m + 1]),  # type: ignore[misc]
+                batch.apply(lambda x, m=m: x[m : m + 1]).trimmed(),  # type: ignore[misc]
             )
             for m in range(members)
         ]
 
     def _add(self, sums: ErrorSums, errors: Sequence[Errors]) -> None:
         """Add the errors of all shares to the sums."""
-        every = Errors.joined(errors)
-        sums.add(self.loss(every), every)
+        first = 0
+        for part in errors:
+            sums.add(self.loss(part), part, first)
+            first += len(part.energy)
 
 
 class StepGraphs:

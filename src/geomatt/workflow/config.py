@@ -22,7 +22,7 @@ class AutoConfig(SampleConfig):
     epochs: int = setting(200, "passes over the training data", group=TRAINING)
     members: int = setting(0, "models to train, whose spread is an uncertainty", group=TRAINING)
     network: dict[str, Any] = setting(
-        None, "setting of the network: features=32", group=TRAINING, flag="--network", example="features=32"
+        None, "setting of the network: channels=32", group=TRAINING, flag="--network", example="channels=32"
     )
     picoseconds: float = setting(1.0, "length of the dynamics at constant energy", group=TEST)
     start_temperature: float = setting(300.0, "temperature of its first velocities in K", group=TEST)

@@ -164,9 +164,9 @@ def write_extxyz(dataset: Dataset, path: Path) -> None:
 
 
 def frame_text(s: Structure, columns: Mapping[str, np.ndarray] | None = None) -> str:
-    """One frame; `columns` are more arrays of vectors (N, 3) by name, such as momenta."""
-    vectors = {} if s.forces is None else {"forces": s.forces}
-    vectors |= columns or {}
+    """One frame; `columns` are more arrays of numbers (N,) or vectors (N, 3) by name, such as momenta."""
+    given = {} if s.forces is None else {"forces": s.forces}
+    arrays = {name: values.reshape(len(s), -1) for name, values in (given | dict(columns or {})).items()}
     pairs = dict(s.info)
     if s.energy is not None:
         pairs["energy"] = s.energy
@@ -180,8 +180,10 @@ def frame_text(s: Structure, columns: Mapping[str, np.ndarray] | None = None) ->
         pairs["weight"] = s.weight
     pairs["pbc"] = np.array(s.pbc)
     head = "" if s.cell is None else f"Lattice={_written(s.cell.reshape(9))} "
-    head += "Properties=species:S:1:pos:R:3" + "".join(f":{name}:R:3" for name in vectors)
-    values = np.concatenate([s.positions, *vectors.values()], axis=1)
+    head += "Properties=species:S:1:pos:R:3" + "".join(
+        f":{name}:R:{x.shape[1]}" for name, x in arrays.items()
+    )
+    values = np.concatenate([s.positions, *arrays.values()], axis=1)
     rows = [
         f"{SYMBOLS[z]:2} " + " ".join(f"{x:16.8f}" for x in row)
         for z, row in zip(s.numbers.tolist(), values.tolist(), strict=True)

@@ -46,51 +46,56 @@ class SparseResult:
 
     atomic_energies: Tensor  # (N,), the network's precision
     forces: Tensor  # (N, 3), −∂E/∂r in the precision of the positions
-    virial: Tensor | None = None  # (3, 3), ∂E/∂strain; its ratio to the cell's volume is the stress
     stress: Tensor | None = None  # (3, 3), in ASE's sign: positive where the cell wants to shrink
 
 
 class SparseEngine(Engine):
-    """One structure after the other, each without its padding; the only engine for periodic cells."""
+    """One structure after the other, each without its padding; the only engine for periodic cells.
+
+    It has no loss gradients.
+    """
+
+    linear = True
 
     def __init__(self, config: GeometricAttentionConfig) -> None:
         self.config = config
 
-    def prepare(self, parameters: Parameters, *, keep: bool = False) -> GeometricAttention:
-        if len(parameters["mu"]) > 1:
-            raise GeomAttError("Neighbour lists serve one network at a time.")
-        with torch.random.fork_rng(devices=[]):
-            network = GeometricAttention(self.config, parameters["mu"].dtype).to(parameters["mu"].device)
-        network.load_tensors({name: value[0] for name, value in parameters.items()})
-        return network.requires_grad_(False)
+    def prepare(self, parameters: Parameters, *, keep: bool = False) -> list[GeometricAttention]:
+        found = []
+        for m, mu in enumerate(parameters["mu"]):
+            with torch.random.fork_rng(devices=[]):
+                network = GeometricAttention(self.config, mu.dtype).to(mu.device)
+            network.load_tensors({name: value[m] for name, value in parameters.items()})
+            found.append(network.requires_grad_(False))
+        return found
 
     def compute(
-        self, prepared: GeometricAttention, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+        self,
+        prepared: list[GeometricAttention],
+        batch: Batch,
+        index: Tensor | None,
+        forces: bool,
+        gradient: bool,
     ) -> Evaluation:
-        if gradient:
-            raise GeomAttError("Neighbour lists give no loss gradient: training takes molecules, all pairs.")
-        chosen = batch.member(0)
-        atomic = torch.zeros_like(chosen.positions[..., 0])
-        found = torch.zeros_like(chosen.positions)
-        stress = None if chosen.cell is None else torch.full_like(chosen.cell, torch.nan)
-        for b, count in enumerate(chosen.atoms.tolist()):
-            cell = None if chosen.cell is None else chosen.cell[b]
-            pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
-            atoms = chosen.numbers[b, :count], chosen.positions[b, :count]
-            if not forces and not any(pbc):
-                atomic[b, :count] = sparse_atomic_energies(prepared, *atoms)
-                continue
-            box = cell if any(pbc) else None
-            result = sparse_energy_and_forces(prepared, *atoms, box, pbc, stress=all(pbc))
-            atomic[b, :count], found[b, :count] = result.atomic_energies, result.forces
-            if stress is not None and result.stress is not None:
-                stress[b] = result.stress
-        return Evaluation(
-            atomic.sum(-1)[None],
-            atomic[None],
-            found[None] if forces else None,
-            None if stress is None else stress[None],
-        )
+        """Members one after the other."""
+        atomic = torch.zeros_like(batch.positions[..., 0])
+        found = torch.zeros_like(batch.positions)
+        stress = None if batch.cell is None else torch.full_like(batch.cell, torch.nan)
+        for m, network in enumerate(prepared):
+            own = batch.member(m)
+            for b, count in enumerate(own.atoms.tolist()):
+                cell = None if own.cell is None else own.cell[b]
+                pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
+                atoms = own.numbers[b, :count], own.positions[b, :count]
+                if not forces and not any(pbc):
+                    atomic[m, b, :count] = sparse_atomic_energies(network, *atoms)
+                    continue
+                box = cell if any(pbc) else None
+                result = sparse_energy_and_forces(network, *atoms, box, pbc, stress=all(pbc))
+                atomic[m, b, :count], found[m, b, :count] = result.atomic_energies, result.forces
+                if stress is not None and result.stress is not None:
+                    stress[m, b] = result.stress
+        return Evaluation(atomic.sum(-1), atomic, found if forces else None, stress)
 
     def capturable(self, batch: Batch) -> bool:
         return False
@@ -124,7 +129,7 @@ def sparse_energy_and_forces(
     stress: bool = False,
     neighbours: NeighbourList | PairLayout | None = None,
 ) -> SparseResult:
-    """Atomic energies, forces and, optionally, virial and stress of one structure without padding."""
+    """Atomic energies, forces and, optionally, stress of one structure without padding."""
     volume = 0.0 if cell is None else abs(float(torch.linalg.det(cell.double())))
     if stress and not volume > 0.0:
         raise GeomAttError("Stress needs a cell with a volume: give three lattice vectors.")
@@ -138,7 +143,7 @@ def sparse_energy_and_forces(
         gradients = torch.autograd.grad(atomic.sum(), [positions, strain] if stress else [positions])
     if not stress:
         return SparseResult(atomic.detach(), -gradients[0])
-    return SparseResult(atomic.detach(), -gradients[0], gradients[1], gradients[1] / volume)
+    return SparseResult(atomic.detach(), -gradients[0], gradients[1] / volume)
 
 
 def interaction_radius(config: GeometricAttentionConfig, dtype: torch.dtype) -> float:

@@ -13,7 +13,7 @@ from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.autograd import AutogradEngine
 from geomatt.model.interface import Evaluation, Network, Parameters
-from geomatt.model.memory import free_memory
+from geomatt.model.memory import fitting_atoms, free_memory, out_of_memory
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 from geomatt.model.pair_states.sparse.rounds import Space
 
@@ -59,7 +59,9 @@ class SparseEngine(AutogradEngine):
                 lever = switch if switch is None or switch.dim() < 3 else switch[..., part, :, :]
                 parts.append(super().compute(prepared, own, None, forces, False, lever))
             return _joined(parts)
-        except torch.OutOfMemoryError as error:
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
             raise GeomAttError(self._too_large(batch, gradient)) from error
 
     def capturable(self, batch: Batch) -> bool:
@@ -110,7 +112,7 @@ class SparseEngine(AutogradEngine):
         graph = joined(self.graphs.of(own), own.numbers.shape[-1])
         needed, free = self.bytes_of(graph, gradient), free_memory(own.positions.device)
         atoms = int(own.atoms.sum())
-        fits = int(atoms * min(1.0, free / needed))
+        fits = fitting_atoms(atoms, free / needed, linear=bool(self.network.config.radius))
         what = "A step of training" if gradient else "An evaluation"
         advice = "a smaller `batch`, " if gradient and len(own.numbers) > 1 else ""
         return (
