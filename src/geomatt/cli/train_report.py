@@ -85,7 +85,7 @@ def _write_pages(
     out: Path,
 ) -> None:
     """A page for every model, and one for all members of a run."""
-    from geomatt.model import Committee, load
+    from geomatt.model import load
     from geomatt.pages import members_report, run_report
     from geomatt.pages.reports import REPORT
 
@@ -96,10 +96,9 @@ def _write_pages(
                     result, dataset, split, errors, commands=commands, dynamics=number == 0, progress=tell
                 )
                 path = page.save(result.folder / REPORT)
-            committee = load(out) if results[0].folder != out else None
-            if isinstance(committee, Committee):
+            if results[0].folder != out:  # a run with members
                 page = members_report(
-                    committee, results, dataset, splits, tested, commands=commands, progress=tell
+                    load(out), results, dataset, splits, tested, commands=commands, progress=tell
                 )
                 path = page.save(out / REPORT)
     except GeomAttError as error:  # the models are there all the same
