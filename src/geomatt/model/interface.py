@@ -284,5 +284,9 @@ class Engine(ABC):
         return self
 
     def capturable(self, batch: Batch) -> bool:
-        """True if an evaluation of such a batch can be captured as a CUDA graph."""
-        return batch.numbers.is_cuda and batch.cell is None
+        """True if an evaluation of such a batch can be captured as a CUDA graph.
+
+        A graph is given atomic numbers and positions only: no cells, charges or unpaired electrons.
+        """
+        alone = batch.cell is None and batch.charge is None and batch.spin is None
+        return alone and batch.numbers.is_cuda
