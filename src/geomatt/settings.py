@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from geomatt.errors import GeomAttError
 
@@ -85,7 +85,8 @@ def check_not_negative(config: Any, *names: str) -> None:
 def field_types(config: Any) -> dict[str, Any]:
     """The types of the fields of a dataclass, by name; those that cannot be resolved are left out."""
     try:
-        return get_type_hints(config)
+        hints = get_type_hints(config)
+        return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
     except NameError:  # of a class inside a function
         return {}
 

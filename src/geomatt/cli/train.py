@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli.console import console, note, output, rate_bar
-from geomatt.cli.generated import from_anywhere, network_options, options_of, with_options
+from geomatt.cli.generated import from_anywhere, network_options, options_of, with_flags, with_options
 from geomatt.cli.options import Dask, Processes, argument, open_pool, option, out_option, set_up_training
 from geomatt.errors import GeomAttError
 from geomatt.settings import setting
@@ -167,11 +167,7 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
     announce(dataset)
     config = resolve_sizes(config, parts.data)
     if fresh:
-        asked, config = config.network, resolve_inputs(config, dataset)
-        if config.network.get("radius") != asked.get("radius"):
-            note(f"The data is periodic: interactions end at {config.network['radius']:g} Å (--radius).")
-        if config.network.get("electrons") != asked.get("electrons"):
-            note("The data has charges or unpaired electrons: they are inputs of the network (--electrons).")
+        config = resolve_inputs(config, dataset, tell=lambda text: note(with_flags(text)))
     splits = make_splits(config, parts, unwanted(config, dataset))
     base = load_base(config.base) if config.base else None
     check_tests(dataset, splits, base)  # not after hours of training

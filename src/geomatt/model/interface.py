@@ -81,7 +81,8 @@ class Network(nn.Module, ABC):
     parts: ClassVar[Mapping[str, tuple[str, ...]]]
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
-    recipe: ClassVar[str] = "fast"  # optimisation settings used by default, see `training.recipes`
+    # Optimisation settings used by default: one of `training.recipes`, or of the config's own `recipes`.
+    recipe: ClassVar[str] = "fast"
     periodic_hint: ClassVar[str] = ""  # advice in the error message about periodic cells
     # Settings of a small network, for tests and examples.
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
