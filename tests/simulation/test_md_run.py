@@ -16,7 +16,7 @@ from tiny_network import Tiny, TinyConfig
 
 from geomatt import Committee, GeomAttError, Potential, Structure
 from geomatt.data import read
-from geomatt.data.files import sha256
+from geomatt.files import sha256
 from geomatt.locks import file_lock
 from geomatt.model import Normalisation
 from geomatt.model.pair_states.config import PairStatesConfig

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import atomic_write, make_folder, write_error
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, make_folder, write_error
 
 SUFFIX = ".arrays"
 EXCERPT = 10_000  # structures that statistics are taken from

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_write
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write
 
 if TYPE_CHECKING:
     from geomatt.model.potential import Potential

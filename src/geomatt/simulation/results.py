@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import atomic_output, atomic_write, finite
 from geomatt.data.io.readers import write
 from geomatt.drawing import SERIES as COLOURS
 from geomatt.drawing import new_figure, save_figure, style
 from geomatt.elements import ATOMIC_MASSES
+from geomatt.files import atomic_output, atomic_write, finite
 from geomatt.simulation.monitor import SERIES
 from geomatt.units import from_ev
 

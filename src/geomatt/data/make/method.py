@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import sha256
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols
 from geomatt.errors import GeomAttError
+from geomatt.files import sha256
 
 XTB = ("GFN2-xTB", "GFN1-xTB")
 _XTB_NAMES = {
