@@ -53,10 +53,6 @@ class BondChange(NamedTuple):
     what: str  # "formed" or "broke"
     time_fs: float  # when it was first seen
 
-    @property
-    def formed(self) -> bool:
-        return self.what == "formed"
-
 
 class Watchdog:
     """Alarms and changed bonds of R replicas."""
