@@ -91,8 +91,8 @@ def test_networks_are_named_in_their_own_folders_only():
 
 
 PUBLIC = ["data", "data.make", "model", "training", "evaluation", "simulation", "analysis", "pages"]
-# Rooms that use the package as its users do; experiments on the paper's network may import it too.
-CLIENTS = {"reproduce": ["geomatt.model.geometric_attention"]}
+# Rooms that use the package as its users do; experiments on networks may import these too.
+CLIENTS = {"reproduce": ["geomatt.model.geometric_attention", "geomatt.model.pair_states"]}
 
 
 @pytest.mark.parametrize("room", CLIENTS)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.md import MDReport
     from geomatt.simulation.normal_modes import Vibrations
     from geomatt.simulation.relaxation import Relaxed
-    from geomatt.simulation.scans import Reference, Scan
+    from geomatt.simulation.scans import ReferenceCurve, Scan
 
 
 MOST_POINTS = 2000  # of a curve
@@ -198,7 +198,7 @@ def draw_vibrations(found: Vibrations, path: Path) -> None:
         axis.set_ylim(0.0)
 
 
-def draw_scan(found: Scan, references: Sequence[Reference], unit: str, path: Path) -> None:
+def draw_scan(found: Scan, references: Sequence[ReferenceCurve], unit: str, path: Path) -> None:
     """The curve of the model and those of the references, each above its lowest point."""
     factor = from_ev(unit)
     with panels(path, 1, 6.0, 4.0) as (axis,):
