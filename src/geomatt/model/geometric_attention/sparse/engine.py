@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import EXPONENT_LIMIT, GeometricAttention, OverlapFunctions
 from geomatt.model.geometric_attention.sparse.layout import PairDistances, PairLayout
 from geomatt.model.geometric_attention.sparse.ops import Gather, Gaussians, Spread, Step
-from geomatt.model.interface import Engine, Evaluation, Parameters
+from geomatt.model.interface import Engine, Evaluation, Neighbours, Parameters
 from geomatt.model.neighbours import NeighbourList, neighbour_list
 
 # Bytes of the largest array of a block of pairs: on a processor about what its caches hold, on a graphics
@@ -50,6 +50,17 @@ class SparseResult:
     stress: Tensor | None = None  # (3, 3), in ASE's sign: positive where the cell wants to shrink
 
 
+@dataclass(frozen=True)
+class Layouts(Neighbours):
+    """A layout for each structure of a batch."""
+
+    each: list[PairLayout]
+
+    @property
+    def pairs(self) -> int:
+        return sum(int((~layout.empty).sum()) for layout in self.each)
+
+
 class SparseEngine(Engine):
     """One structure after the other, each without its padding; the only engine for periodic cells."""
 
@@ -65,7 +76,13 @@ class SparseEngine(Engine):
         return network.requires_grad_(False)
 
     def compute(
-        self, prepared: GeometricAttention, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
+        self,
+        prepared: GeometricAttention,
+        batch: Batch,
+        index: Tensor | None,
+        forces: bool,
+        gradient: bool,
+        neighbours: Layouts | None = None,
     ) -> Evaluation:
         if gradient:
             raise GeomAttError("Neighbour lists give no loss gradient: training takes molecules, all pairs.")
@@ -73,15 +90,14 @@ class SparseEngine(Engine):
         atomic = torch.zeros_like(chosen.positions[..., 0])
         found = torch.zeros_like(chosen.positions)
         stress = None if chosen.cell is None else torch.full_like(chosen.cell, torch.nan)
-        for b, count in enumerate(chosen.atoms.tolist()):
-            cell = None if chosen.cell is None else chosen.cell[b]
-            pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
-            atoms = chosen.numbers[b, :count], chosen.positions[b, :count]
+        for b, (numbers, positions, box, pbc) in enumerate(_structures(chosen)):
+            count, near = len(numbers), None if neighbours is None else neighbours.each[b]
             if not forces and not any(pbc):
-                atomic[b, :count] = sparse_atomic_energies(prepared, *atoms)
+                atomic[b, :count] = sparse_atomic_energies(prepared, numbers, positions, near)
                 continue
-            box = cell if any(pbc) else None
-            result = sparse_energy_and_forces(prepared, *atoms, box, pbc, stress=all(pbc))
+            result = sparse_energy_and_forces(
+                prepared, numbers, positions, box, pbc, stress=all(pbc), neighbours=near
+            )
             atomic[b, :count], found[b, :count] = result.atomic_energies, result.forces
             if stress is not None and result.stress is not None:
                 stress[b] = result.stress
@@ -92,8 +108,24 @@ class SparseEngine(Engine):
             None if stress is None else stress[None],
         )
 
+    def neighbours(self, prepared: GeometricAttention, batch: Batch) -> Layouts:
+        return Layouts(
+            [
+                pair_layout(prepared, numbers, positions, None, box, pbc)
+                for numbers, positions, box, pbc in _structures(batch.member(0))
+            ]
+        )
+
     def capturable(self, batch: Batch) -> bool:
         return False
+
+
+def _structures(batch: Batch) -> Iterator[tuple[Tensor, Tensor, Tensor | None, list[bool]]]:
+    """Numbers, positions, cell (None without periodic directions) and pbc of each structure."""
+    for b, count in enumerate(batch.atoms.tolist()):
+        cell = None if batch.cell is None else batch.cell[b]
+        pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
+        yield batch.numbers[b, :count], batch.positions[b, :count], cell if any(pbc) else None, pbc
 
 
 def sparse_atomic_energies(
