@@ -92,7 +92,7 @@ def field_types(config: Any) -> dict[str, Any]:
 
 
 def typed(name: str, value: Any, hint: Any, source: str = "") -> Any:
-    """`value` as the annotation says, or an error. Whole numbers do for floats, never the reverse."""
+    """`value` in the annotated type, or an error. A float setting accepts a whole number, not the reverse."""
     try:
         return _converted(value, hint)
     except (TypeError, OverflowError):
@@ -101,7 +101,7 @@ def typed(name: str, value: Any, hint: Any, source: str = "") -> Any:
 
 
 def in_words(hint: Any) -> str:
-    """What an annotation asks for."""
+    """The type of an annotation in words."""
     arguments = [a for a in get_args(hint) if a is not NoneType]
     if NoneType in get_args(hint):
         return f"{in_words(arguments[0])} or None"

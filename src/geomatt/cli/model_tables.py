@@ -87,7 +87,7 @@ def error_tables(result: EvaluationResult) -> list[Table]:
 
 
 def bond_table(scores: Sequence[BondScore]) -> Table:
-    """How well each attention matrix ranks bonds."""
+    """Scores of each attention matrix as a ranking of bonds."""
     rows = [[s.label, number(s.average_precision), number(s.auroc)] for s in scores]
     return table(
         "Covalent bonds among the strongest attention",

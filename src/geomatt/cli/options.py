@@ -1,4 +1,4 @@
-"""What several commands share: options, models and structures that they load, and where results go."""
+"""Shared by several commands: options, loading of models and structures, and folders for results."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
 
 
 def _reference(text: str, options: list[str], reading: dict[str, Any]) -> Callable[[Scan], ReferenceCurve]:
-    """What makes the reference of a scan; a wrong one is reported before the scan is run."""
+    """A function from a scan to its reference curve; errors in `text` are reported before the scan is run."""
     from geomatt.data import read
     from geomatt.simulation.scans import calculator_reference, data_reference, make_calculator
 

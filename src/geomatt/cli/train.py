@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a run is done, apart from its settings."""
+    """Options of a run that are no settings of training."""
 
     out: Path = setting(None, "folder of the run", option=False)
     resume: bool = setting(False, "continue the run in --out, bit by bit", group=RUN)

@@ -67,7 +67,7 @@ def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResu
 
 
 def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list[str]:
-    """What to run next; `untested` if there are frames that were not used in training."""
+    """Commands to run next; `untested` if there are frames that were not used in training."""
     asked = [(f"--{what}-unit", getattr(config, f"{what}_unit")) for what in ("energy", "length", "force")]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)

@@ -84,7 +84,7 @@ class MappedDataset(Dataset):
 
 
 def excerpt(dataset: Dataset, indices: np.ndarray | None = None, count: int = EXCERPT) -> np.ndarray:
-    """Those of the structures `indices` (by default all) that statistics are taken from, ascending.
+    """The numbers of the structures that statistics are computed from, ascending, out of `indices` or of all.
 
     All of them, unless the data set is mapped and has more than `count`; then that many at random, the same
     ones every time, and examples of every element.

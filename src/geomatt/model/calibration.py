@@ -88,7 +88,7 @@ class Calibration:
 
 
 def identity(members: Sequence[Potential]) -> list[Any]:
-    """What tells these members from others."""
+    """Seed, best epoch and data of each member, by which a calibration is known to be theirs."""
     records = [member.record for member in members]
     return [[r.get("seed"), r.get("best_epoch"), r.get("data", {}).get("fingerprint")] for r in records]
 

@@ -57,7 +57,7 @@ class Changed(PairStates):
             yield Round(factors[0], factors[1], x)
 
     def products(self, *factors: Tensor) -> list[Tensor]:
-        """What the update is given beside X, without the factor s."""
+        """The inputs of the update beside X, without the factor s."""
         return [torch.einsum("bimc,bmjc->bijc", *factors)]
 
     def hidden(self, inputs: Tensor, t: int) -> Tensor:

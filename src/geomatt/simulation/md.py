@@ -79,7 +79,7 @@ class MDReport:
 
 @dataclass(frozen=True)
 class Saved:
-    """What the file to continue from says about its run."""
+    """The record of the run in the file to continue from."""
 
     model: str
     fingerprint: str

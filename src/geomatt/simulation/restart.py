@@ -40,7 +40,7 @@ def save(dynamics: BatchedDynamics, path: Path, extra: Any = None) -> None:
 
 
 def read_extra(path: Path) -> Any:
-    """What the caller of `save` added to a file."""
+    """The values that the caller of `save` added to a file."""
     return _read(path)[1]
 
 

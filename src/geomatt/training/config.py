@@ -196,7 +196,7 @@ class TrainConfig:
 
     @property
     def member_count(self) -> int:
-        """How many models the run trains when `member` does not single one out."""
+        """The number of models the run trains when `member` does not single one out."""
         return self.folds or self.members or 1
 
     @property

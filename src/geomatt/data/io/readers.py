@@ -117,7 +117,7 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
 def read_parts(
     path: str | Path, *, keys: Mapping[str, str] | None = None, **given: Unpack[GivenUnits]
 ) -> Iterator[Dataset]:
-    """What `read` gives, in parts: frames of xyz files are never all in memory, other files are one part."""
+    """The data of `read` in parts: frames of xyz files are never all in memory, other files are one part."""
     file = Path(path)
     if not (file.is_file() and file.stat().st_size and extxyz.is_extxyz(file)):
         yield read(path, **given, keys=keys)

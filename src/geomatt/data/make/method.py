@@ -72,13 +72,13 @@ class Method:
         return {"calculator": self.calculator, "arguments": arguments, "package": package, "version": release}
 
     def made_by(self, config: MethodConfig) -> dict[str, Any]:
-        """How labels were made: versions and settings."""
+        """Versions and settings with which labels were made."""
         from geomatt import __version__
 
         return {"geomatt": __version__, "method": self.describe(), "settings": config.to_dict()}
 
     def origin(self, config: MethodConfig) -> dict[str, str]:
-        """What a data file records of its labels."""
+        """The description of labels in a data file."""
         return {"theory": self.theory, "made_by": json.dumps(self.made_by(config)), "energy_unit": "eV"}
 
     def _package(self) -> tuple[str, str]:

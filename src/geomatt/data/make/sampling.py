@@ -112,7 +112,7 @@ class Walker:
         return [f for f in self.frames if f.counts(config.broken)][: config.share(self.walk.walker)]
 
     def progress(self, frames: Sequence[WalkerFrame]) -> int:
-        """How many of these frames were asked for."""
+        """The number of these frames that equilibrate or belong to the data set."""
         return sum(f.status == EQUILIBRATING or f.counts(self.walk.config.broken) for f in frames)
 
     def job(self, seconds: float, tell: Progress) -> Job:
@@ -158,7 +158,7 @@ class Walker:
 
 @dataclass(frozen=True)
 class _Sampling:
-    """What `sample` has done so far."""
+    """The state of a call of `sample`."""
 
     config: SampleConfig
     method: Method

@@ -81,7 +81,7 @@ def _relaxed(reference: Reference, structure: Structure) -> np.ndarray:
 
 
 class _Forwarded:
-    """What ASE's optimisers need of a calculator; failures are repeated by the reference."""
+    """The parts of a calculator that ASE's optimisers need; failures are repeated by the reference."""
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
