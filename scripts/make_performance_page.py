@@ -39,7 +39,8 @@ states a radius of 5 Å. The benchmark makes both. The molecules of the row on m
 paper's Table 1 and are cut from aspirin.
 
 **The floor.** Operations and bytes are counted: the algebra with k = 2 collapsed, every pair once and all
-basis functions (`geomatt/bench/floor.py`), against a large matrix product and a large copy in float32
+basis functions (`geomatt/model/geometric_attention/work.py`),
+against a large matrix product and a large copy in float32
 measured in the same run. "Over floor" is the measured time over the larger of the two times. Bytes are only
 those that must move if every intermediate number stayed in the caches. Tensor cores can do a float32 product
 as three bfloat16 ones, and could go below this floor; each machine's ceilings say by how much. So could a

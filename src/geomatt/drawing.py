@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_output, require_writable
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_output, require_writable
 
 INK, FAINT, EMPTY = "#22252b", "#8a8f98", "#e4e6ea"
 # In the order of use. They differ for colour-blind readers too: a test simulates the three kinds.

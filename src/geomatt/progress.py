@@ -1,4 +1,4 @@
-"""How long work reports its progress: `with progress(description, total) as advance: ... advance(1)`."""
+"""Progress reports of long work: `with progress(description, total) as advance: ... advance(1)`."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping
 from numbers import Integral, Real
 from types import NoneType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from geomatt.errors import GeomAttError
 
@@ -85,13 +85,14 @@ def check_not_negative(config: Any, *names: str) -> None:
 def field_types(config: Any) -> dict[str, Any]:
     """The types of the fields of a dataclass, by name; those that cannot be resolved are left out."""
     try:
-        return get_type_hints(config)
+        hints = get_type_hints(config)
+        return {name: hint for name, hint in hints.items() if get_origin(hint) is not ClassVar}
     except NameError:  # of a class inside a function
         return {}
 
 
 def typed(name: str, value: Any, hint: Any, source: str = "") -> Any:
-    """`value` as the annotation says, or an error. Whole numbers do for floats, never the reverse."""
+    """`value` in the annotated type, or an error. A float setting accepts a whole number, not the reverse."""
     try:
         return _converted(value, hint)
     except (TypeError, OverflowError):
@@ -100,7 +101,7 @@ def typed(name: str, value: Any, hint: Any, source: str = "") -> Any:
 
 
 def in_words(hint: Any) -> str:
-    """What an annotation asks for."""
+    """The type of an annotation in words."""
     arguments = [a for a in get_args(hint) if a is not NoneType]
     if NoneType in get_args(hint):
         return f"{in_words(arguments[0])} or None"

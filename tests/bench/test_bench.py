@@ -14,7 +14,7 @@ from scripts_path import load_script
 from typer.testing import CliRunner
 
 from geomatt.bench import BenchReport, BenchSettings, peers, read_result, run_bench
-from geomatt.bench.floor import Ceilings, GeometricAttentionWork, Work, work_of
+from geomatt.bench.floor import Ceilings
 from geomatt.bench.peers import installed_peers, literal, near_pairs, schnet
 from geomatt.bench.plot import curves_plot, scaling_plot
 from geomatt.bench.report import BenchRow, Check
@@ -25,8 +25,9 @@ from geomatt.bench.workbench import Workbench
 from geomatt.cli import app
 from geomatt.data import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model import new_network
+from geomatt.model import Work, new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
+from geomatt.model.geometric_attention.work import GeometricAttentionWork
 
 QUICK = dataclasses.replace(BenchSettings.of("cpu", quick=True), frames=10, rounds=2)
 
@@ -66,11 +67,11 @@ def test_operations_of_the_paper_model():
 
 def test_networks_without_counts_have_no_floor():
     network = new_network("geomatt", {"layers": 1}, (1,))
-    work = work_of(network, "training_step", 3, 2)
+    work = network.training_work(3, 2)
     assert work is not None
     assert work.operations["Adam"] == 12 * sum(p.numel() for p in network.parameters())
     pytest.importorskip("torch_geometric")
-    assert work_of(new_network("schnet", {}, (1,)), "training_step", 3, 2) is None
+    assert new_network("schnet", {}, (1,)).training_work(3, 2) is None
 
 
 def test_floor_is_the_larger_limit():

@@ -17,9 +17,9 @@ import pytest
 
 from geomatt.cache import cache_directory
 from geomatt.data import CATALOGUE, fetch, locate, read
-from geomatt.data.files import sha256
 from geomatt.data.public import catalogue
 from geomatt.errors import GeomAttError
+from geomatt.files import sha256
 
 ETHANOL = [6, 6, 8, 1, 1, 1, 1, 1, 1]
 SALICYLIC = [6] * 7 + [8] * 3 + [1] * 6

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
 from conftest import random_atoms, small_network
 
 from geomatt import Potential, Structure
-from geomatt.data import collate
+from geomatt.data import Batch, collate
 from geomatt.model import Normalisation, new_network
 from geomatt.model.geometric_attention import engine
 from geomatt.model.geometric_attention.cpu.engine import CODE, CompiledEngine
@@ -66,3 +68,17 @@ def test_periodic_structures_use_neighbour_lists():
     network = small_network(orders=(2,), bias=False)
     structure = Structure(np.array([6]), np.zeros((1, 3)), cell=4.0 * np.eye(3), pbc=(True, True, True))
     assert Potential(network, Normalisation()).predict(structure)[0].stress.shape == (3, 3)
+
+
+@pytest.mark.parametrize("label", ["cell", "charge", "spin"])
+def test_graphs_are_given_numbers_and_positions_only(label):
+    """A replayed graph would keep the cell, charge or spin of its capture."""
+
+    class Numbers:  # as on a GPU
+        is_cuda, shape, device = True, (1, 1, 3), torch.device("cuda")
+
+    batch = Batch(Numbers(), torch.zeros(1, 1, 3, 3))
+    for kind in ("geomatt", "pair"):
+        engine = new_network(kind, {}, (1,)).engine()
+        assert engine.capturable(batch)
+        assert not engine.capturable(dataclasses.replace(batch, **{label: torch.zeros(1, 1)}))

@@ -207,6 +207,25 @@ def test_lists_and_layouts_can_be_reused():
         assert_same(result, expected.atomic_energies, expected.forces, 1e-12, 1e-11)
 
 
+@pytest.mark.parametrize("forces", [True, False])
+def test_an_engine_is_given_the_neighbours(forces):
+    """Structures of different sizes; pairs are counted in both directions, atoms with themselves."""
+    net, (numbers, positions) = network(**SMALL), cloud(40)
+    numbers = torch.stack([numbers, torch.where(torch.arange(40) < 3, numbers, 0)])
+    batch = Batch(numbers, torch.stack([positions, positions])).as_member()
+    engine = net.engine("sparse").chosen(net.stacked(), batch)
+    prepared = engine.prepare(net.stacked())
+    found = engine.neighbours(prepared, batch)
+    radius = interaction_radius(net.config, torch.float64)
+    lists = [neighbour_list(positions[:n].numpy(), None, None, radius) for n in (40, 3)]
+    assert found.pairs == sum(map(len, lists)) + 43
+    expected = engine.evaluate(prepared, batch, forces=forces)
+    given = engine.evaluate(prepared, batch, forces=forces, neighbours=found)
+    assert torch.equal(given.atomic, expected.atomic)
+    assert not forces or torch.equal(given.forces, expected.forces)
+    assert net.engine("autograd").neighbours(None, batch) is None
+
+
 def test_lists_that_are_too_short_or_one_sided_are_refused():
     net, (numbers, positions) = network(**SMALL), cloud(10)
     short = neighbour_list(positions.numpy(), None, None, 3.0)

@@ -11,8 +11,8 @@ from conftest import small_network
 
 from geomatt import Dataset, GeomAttError, Potential, Structure
 from geomatt.data import collate, read
-from geomatt.data.files import sha256
 from geomatt.elements import ATOMIC_MASSES
+from geomatt.files import sha256
 from geomatt.model import Normalisation
 from geomatt.model.domain import Domain
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica

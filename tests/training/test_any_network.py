@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from command_line import Process
-from tiny_network import Tiny
+from tiny_network import Tiny, TinyConfig
 from training_toy import molecule
 
 from geomatt import evaluate, load
 from geomatt.analysis import attention
-from geomatt.data import random_split
+from geomatt.data import Dataset, random_split
 from geomatt.model import registry
-from geomatt.training import TrainConfig, train, train_members
+from geomatt.model.settings import DataSetting, Recipe, setting
+from geomatt.training import TrainConfig, resolve, train, train_members
+from geomatt.training.dataset import check_data, resolve_inputs, resolve_sizes
+from geomatt.training.recipes import recipes
 
 SPLIT = random_split(40, 20, 10, 5, seed=0)
 
@@ -96,3 +102,58 @@ def test_unknown_kind_has_its_own_error(tmp_path, monkeypatch):
 
     with pytest.raises(GeomAttError, match="kind 'tiny', which this version does not know"):
         load(tmp_path / "run")
+
+
+@dataclass(frozen=True)
+class OwnConfig(TinyConfig):
+    recipes: ClassVar = {"own": Recipe({"epochs": 7, "batch": 3}, validation_share=10)}
+    inputs: bool = setting(False, "charges as inputs")
+
+    @classmethod
+    def for_data(cls, settings, *, periodic, electrons):
+        return {"inputs": DataSetting(True, "Charges are `inputs`.")} if electrons else {}
+
+
+class Own(Tiny):
+    """A network with a recipe of its own, and a setting for data with charges."""
+
+    kind, Config, recipe = "own", OwnConfig, "own"
+
+    @property
+    def uses_electrons(self):
+        return self.config.inputs
+
+
+def charged() -> Dataset:
+    data = molecule()
+    data.charges = np.ones(len(data))
+    return data
+
+
+def test_recipe_of_a_registered_network():
+    assert "own" not in recipes()
+    registry.register(Own)
+    found = resolve({"model": "own"})
+    assert (found.recipe, found.epochs, found.batch) == ("own", 7, 3)
+    assert resolve({"model": "tiny", "recipe": "own"}).epochs == 7
+    sizes = resolve_sizes(found, 100)
+    assert (sizes.train, sizes.val) == (81, 9)
+
+
+def test_settings_that_data_asks_for():
+    registry.register(Own)
+    told: list[str] = []
+    found = resolve({"model": "own"})
+    assert resolve_inputs(found, molecule(), told.append) is found
+    assert resolve_inputs(found, charged(), told.append).network["inputs"]
+    assert told == ["Charges are `inputs`."]
+    assert resolve_inputs(config(), charged()) == config()
+
+
+def test_only_networks_without_charges_are_said_not_to_use_them():
+    registry.register(Own)
+    with pytest.warns(UserWarning, match="which this network does not use"):
+        check_data(charged(), SPLIT, config())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_data(charged(), SPLIT, config(model="own", network={"inputs": True}))

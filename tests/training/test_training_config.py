@@ -10,7 +10,7 @@ import pytest
 from geomatt.errors import GeomAttError
 from geomatt.training.config import TrainConfig, read_settings, resolve
 from geomatt.training.dataset import make_splits, resolve_sizes
-from geomatt.training.recipes import RECIPES, learning_rates
+from geomatt.training.recipes import learning_rates, recipes
 
 
 def test_configuration_file_holds_every_setting(tmp_path):
@@ -84,7 +84,8 @@ def test_recipes():
     assert resolve({}).recipe == "pair"
     assert resolve({"model": "geomatt"}).recipe == "fast"
     assert resolve({"recipe": "paper", "epochs": 7}).epochs == 7
-    for name in RECIPES:
+    assert list(recipes()) == ["paper", "fast", "pair"]
+    for name in recipes():
         assert resolve({"recipe": name}).recipe == name
     stored = resolve({"recipe": "paper", "epochs": 7}).to_dict()
     assert resolve({}, stored).epochs == 7

@@ -165,3 +165,13 @@ def test_members_are_extended_together(tmp_path):
     assert all(
         r.already_finished for r in train_members(molecule(), splits, again, tmp_path / "run", resume=True)
     )
+
+
+def test_base_is_one_model(tmp_path):
+    """Of several members one must be chosen; a run with a single member has one model."""
+    for count in (1, 2):
+        config = tiny_config(members=count, epochs=1)
+        train_members(molecule(), [SPLIT] * count, config, tmp_path / str(count))
+    with pytest.raises(GeomAttError, match="Name one of them: "):
+        load_base(tmp_path / "2")
+    assert isinstance(load_base(tmp_path / "1"), Potential)

@@ -1,4 +1,4 @@
-"""How well attention finds covalent bonds."""
+"""Scores of attention as a detector of covalent bonds."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTROL = "1 / distance (control)"
 
 @dataclass(frozen=True)
 class BondScore:
-    """How well a matrix ranks bonded pairs first: 1 is perfect; None if there is nothing to rank."""
+    """Scores of a matrix as a ranking of bonded pairs: 1 is perfect; None if there is nothing to rank."""
 
     label: str
     average_precision: float | None

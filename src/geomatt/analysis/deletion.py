@@ -57,7 +57,7 @@ class Faithfulness:
 
     @property
     def score(self) -> float:
-        """How much larger the area is with the strongest pairs first; 0 for no information."""
+        """The increase of the area with the strongest pairs first; 0 for no information."""
         return self.strongest.area - self.weakest.area
 
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.bonds import bond_matrix, distances
-from geomatt.data.files import atomic_output
 from geomatt.data.structures import Structure
 from geomatt.elements import symbols
+from geomatt.files import atomic_output
 from geomatt.model.interface import AttentionRecord
 
 Records = Sequence[AttentionRecord[np.ndarray]]

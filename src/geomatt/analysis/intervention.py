@@ -27,7 +27,7 @@ BATCH = 16  # switches evaluated at once
 
 @dataclass(frozen=True)
 class Intervention:
-    """What changes when pairs are switched off: with the pairs off minus intact."""
+    """Changes caused by switching pairs off: values with the pairs off minus intact ones."""
 
     energy: float  # eV
     atomic_energies: np.ndarray  # (N,), eV
@@ -36,7 +36,7 @@ class Intervention:
 
 @dataclass(frozen=True)
 class PairEffects:
-    """What switching off each pair alone changes; symmetric, zero diagonals."""
+    """Changes caused by switching off each pair alone; symmetric, zero diagonals."""
 
     energy: np.ndarray  # (N, N) absolute change, eV
     forces: np.ndarray  # (N, N) root mean square change over all components, eV/Å
@@ -91,7 +91,7 @@ def switched(
     *,
     batch_size: int = BATCH,
 ) -> Switched:
-    """What changes for each of K sets of pairs, `off` (K, N, N) symmetric and True where a pair is off."""
+    """Changes for each of K sets of pairs, `off` (K, N, N) symmetric and True where a pair is off."""
     potential.check(structure)
     members = [_of_member(member, structure, off, layers, batch_size) for member in potential.members]
     atomic, forces = (np.mean(values, axis=0) for values in zip(*members, strict=True))

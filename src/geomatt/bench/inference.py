@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from geomatt.bench.floor import work_of
 from geomatt.bench.peers import Peer, installed_peers, literal
 from geomatt.bench.report import importable
 from geomatt.bench.settings import LITERAL, ONE_AT_A_TIME
@@ -44,7 +43,7 @@ def _single_points(bench: Workbench, frames: Batch, potential: Potential, peers:
         Contender(LITERAL, _alone(bench, slow, 2), 2, settings.literal_rounds),
     ]
     atoms = one.numbers.shape[1]
-    work = work_of(potential.network, "energy_and_forces", atoms)
+    work = potential.network.evaluation_work(atoms)
     bench.compare("single point", f"energy and forces of one molecule, {atoms} atoms", contenders, work)
 
 
@@ -60,7 +59,7 @@ def _throughput(bench: Workbench, potential: Potential, peers: list[Peer]) -> No
         *(Contender(p.name, p.evaluator(many.positions), size, rounds) for p in peers),
     ]
     atoms = many.numbers.shape[1]
-    work = work_of(potential.network, "energy_and_forces", atoms, size)
+    work = potential.network.evaluation_work(atoms, size)
     what = f"energy and forces in a batch of {size}, {atoms} atoms, per molecule"
     bench.compare("throughput", what, contenders, work and work.share(size), "molecules")
 
@@ -76,7 +75,7 @@ def _dynamics(bench: Workbench, frames: Batch, potential: Potential, peers: list
         Contender(name, verlet(numbers, start, calculator, steps), steps, settings.rounds)
         for name, calculator in calculators.items()
     ]
-    work = work_of(potential.network, "energy_and_forces", len(numbers))
+    work = potential.network.evaluation_work(len(numbers))
     what = f"step of molecular dynamics in ASE, {len(numbers)} atoms"
     bench.compare("dynamics", what, contenders, work, "steps")
 

@@ -15,8 +15,7 @@ from geomatt.bench.systems import ELEMENTS
 from geomatt.data import Batch
 from geomatt.elements import symbols
 from geomatt.model import Network, new_network
-from geomatt.training import Loss
-from geomatt.training.loss import Errors
+from geomatt.training import Errors, Loss
 
 if TYPE_CHECKING:
     from geomatt.bench.workbench import Workbench

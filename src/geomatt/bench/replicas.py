@@ -8,14 +8,12 @@ from typing import Any
 
 import torch
 
-from geomatt.bench.floor import work_of
 from geomatt.bench.inference import TIMESTEP, verlet
 from geomatt.bench.report import importable
 from geomatt.bench.timing import Contender
 from geomatt.bench.workbench import Workbench
 from geomatt.data import Batch, Dataset
-from geomatt.model import Normalisation, Potential
-from geomatt.model.domain import Domain
+from geomatt.model import Domain, Normalisation, Potential
 
 ONE_BY_ONE = "ASE, one by one"
 
@@ -44,7 +42,7 @@ def replicas_suite(bench: Workbench) -> None:
         Contender(ONE_BY_ONE, verlet(numbers, positions[0], calculator, steps), steps, rounds),
     ]
     what = f"step of one of {settings.replicas} replicas, {len(numbers)} atoms each"
-    work = work_of(network, "energy_and_forces", len(numbers))
+    work = network.evaluation_work(len(numbers))
     bench.compare("replicas", what, contenders, work, "steps × replicas")
 
 

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 import geomatt
-from geomatt.bench.floor import Ceilings, Work
+from geomatt.bench.floor import Ceilings
 from geomatt.bench.timing import Ratio, Timing
 from geomatt.data import atomic_output
 from geomatt.errors import GeomAttError
+from geomatt.model import Work
 from geomatt.model.native.library import compiler
 from geomatt.training import commit, hardware
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 
-from geomatt.bench.floor import Work, work_of
 from geomatt.bench.report import BenchReport, Check, ScalingPoint
 from geomatt.bench.settings import BenchSettings, parse_model
 from geomatt.bench.systems import MATTER, cube_edge, random_matter
@@ -21,14 +20,10 @@ from geomatt.bench.timing import Contender, Ratio, Timing, clock, repeat
 from geomatt.bench.workbench import Workbench
 from geomatt.data import Batch
 from geomatt.errors import GeomAttError
-from geomatt.model import Network, Normalisation, Potential
-from geomatt.model.geometric_attention.network import GeometricAttention
-from geomatt.model.geometric_attention.sparse.engine import pair_layout, sparse_energy_and_forces
-from geomatt.model.geometric_attention.sparse.layout import PairLayout
+from geomatt.model import Neighbours, Network, Normalisation, Potential, Work
 from geomatt.model.neighbours import NeighbourList, neighbour_list
 from geomatt.progress import silent
-from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, Replica
-from geomatt.simulation.forces import PeriodicForces
+from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, PeriodicForces, Replica
 
 LINEAR = 1.3  # how much more an atom of a large system may cost than one of a small system
 LARGEST = {"geomatt": 100_000}  # atoms that fit on a GPU; other networks 50,000
@@ -108,17 +103,8 @@ def build(bench: Workbench, path: str, atoms: int) -> Case:
     """Random matter and what evaluates it. The neighbour search is timed apart where it can be."""
     settings, network = bench.settings, bench.network(MATTER, **bench.with_radius)
     matter = random_matter(atoms, seed=settings.seed, device=settings.device)
-    if path == "sparse" and isinstance(network, GeometricAttention):
-        numbers, positions = matter.numbers[0], matter.positions[0]
-        found: list[PairLayout] = []
-        setup = clock(lambda: found.append(pair_layout(network, numbers, positions)), settings.cuda)
-        pairs = float((~found[0].empty).sum())
-        work = work_of(network, "sparse_energy_and_forces", atoms, pairs, len(MATTER))
-
-        def run() -> object:
-            return sparse_energy_and_forces(network, numbers, positions, neighbours=found[0])
-
-        return Case(path, atoms, pairs / atoms, run, setup, work)
+    if path == "sparse" and (case := _neighbours_ahead(network, matter, settings.cuda)) is not None:
+        return case
     potential = Potential(network, Normalisation(scale=SCALE), engine=_engine(network, path))
     batch, pairs, setup = Batch(matter.numbers, matter.positions.float()), float(atoms**2), 0.0
     if path != "dense" and network.radius is not None:
@@ -133,8 +119,27 @@ def build(bench: Workbench, path: str, atoms: int) -> Case:
     if path == "dynamics":
         simulation = _dynamics(potential, batch)
         return Case(path, atoms, pairs / atoms, lambda: simulation.run(1), setup)
-    work = work_of(network, "energy_and_forces", atoms)
+    work = network.evaluation_work(atoms)
     return Case(path, atoms, pairs / atoms, lambda: potential.evaluate(batch, keep=True), setup, work)
+
+
+def _neighbours_ahead(network: Network, matter: Batch, cuda: bool) -> Case | None:
+    """An evaluation that is given the neighbours; None if the engine must find them itself."""
+    one, atoms = matter.as_member(), matter.numbers.shape[1]
+    engine = network.engine(_engine(network, "sparse")).chosen(network.stacked(), one)
+    prepared = engine.prepare(network.stacked(), keep=True)
+    found: list[Neighbours | None] = []
+    setup = clock(lambda: found.append(engine.neighbours(prepared, one)), cuda)
+    near = found[0]
+    if near is None:
+        return None
+    pairs = float(near.pairs)
+
+    def run() -> object:
+        return engine.evaluate(prepared, one, neighbours=near)
+
+    work = network.evaluation_work(atoms, pairs=pairs)
+    return Case("sparse", atoms, pairs / atoms, run, setup, work)
 
 
 def _dynamics(potential: Potential, batch: Batch) -> BatchedDynamics:

@@ -1,4 +1,4 @@
-"""How much a run of the benchmark measures, and the targets of its rows."""
+"""Settings of the benchmark, and the targets of its rows."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times faster than a baseline: median and quartiles over rounds."""
+    """The ratio of a baseline's time to ours: median and quartiles over rounds."""
 
     median: float
     low: float

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 
 import torch
 
-from geomatt.bench.floor import Work, work_of
 from geomatt.bench.peers import installed_peers, literal
 from geomatt.bench.report import Check
 from geomatt.bench.settings import SCHEDULE
 from geomatt.bench.timing import Contender, repeat
 from geomatt.bench.workbench import Workbench
 from geomatt.data import Batch
-from geomatt.model import Network
+from geomatt.model import Network, Work
 from geomatt.training import Loss, Stepper
 
 
@@ -46,7 +45,7 @@ def train_suite(bench: Workbench) -> None:
         Contender(slow.name, slow.training_step, 1, settings.literal_rounds),
     ]
     atoms = frames.numbers.shape[1]
-    work = work_of(network, "training_step", atoms, settings.batch)
+    work = network.training_work(atoms, settings.batch)
     bench.compare("train", f"training step, {atoms} atoms, batch {settings.batch}", contenders, work)
 
 
@@ -70,7 +69,7 @@ def members_suite(bench: Workbench) -> None:
             Contender(f"{bench.model}, one by one", alone.epoch, alone.steps / len(sizes), rounds),
         ],
     )
-    parts = [work_of(networks[0], "training_step", size, settings.batch) for size in sizes]
+    parts = [networks[0].training_work(size, settings.batch) for size in sizes]
     work = Work.sum([part for part in parts if part is not None]) if parts[0] else None
     floor, minutes = bench.floor(work, ours), ours.median * SCHEDULE / 60
     note = f"{SCHEDULE} steps of all members: {minutes:.1f} min"

@@ -57,7 +57,7 @@ def ceilings(result: dict[str, Any]) -> str:
 
 
 def targets(result: dict[str, Any]) -> str:
-    """How many targets are met."""
+    """The number of targets that are met, in words."""
     checks = [check for part in ("rows", "exactness") for entry in result[part] for check in entry["checks"]]
     checks += [result["curve_check"]] if result.get("curve_check") else []
     return f"{sum(check['met'] for check in checks)} of {len(checks)} met"

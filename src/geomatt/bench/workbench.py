@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 
-from geomatt.bench.floor import Work
 from geomatt.bench.report import BenchReport, BenchRow, Check, Floor
 from geomatt.bench.settings import TARGETS, WITH_RADIUS, BenchSettings, parse_model
 from geomatt.bench.systems import ELEMENTS, aspirin_frames
 from geomatt.bench.timing import Contender, Timing, measure
 from geomatt.data import Batch
-from geomatt.model import Network, network_class, new_network
+from geomatt.model import Network, Work, network_class, new_network
 from geomatt.progress import ProgressBar
 
 

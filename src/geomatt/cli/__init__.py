@@ -14,8 +14,8 @@ from geomatt import __version__
 from geomatt.cli.console import note, say
 from geomatt.cli.generated import with_flags
 from geomatt.cli.options import option
-from geomatt.data.files import FULL, write_error
 from geomatt.errors import GeomAttError
+from geomatt.files import FULL, write_error
 
 app = typer.Typer(
     help="Machine-learned molecular force fields whose attention can be read.",

@@ -32,8 +32,8 @@ def attention(
     from geomatt.analysis import attention_figure, bond_scores, molecule_figure
     from geomatt.analysis.export import write_json, write_npz
     from geomatt.cli.model_tables import bond_table
-    from geomatt.data.files import require_writable
     from geomatt.drawing import figure_path
+    from geomatt.files import require_writable
 
     files = {"matrices": out, "molecule": out.with_name(f"{out.stem}_molecule{out.suffix}")}
     for path in files.values():

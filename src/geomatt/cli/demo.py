@@ -155,7 +155,7 @@ def _simulate(potential: Potential, start: Structure, steps: int, folder: Path) 
 
 
 def _survival(simulated: Outcome) -> str:
-    """What became of the replicas, in a sentence."""
+    """A sentence about the replicas at the end."""
     rows = simulated.rows()
     failed = [row for row in rows if row["failure"]]
     ps = simulated.steps * simulated.config.timestep_fs / 1000

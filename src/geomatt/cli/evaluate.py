@@ -49,10 +49,10 @@ def evaluate(
     from geomatt.cli.model_tables import error_tables
     from geomatt.cli.train_display import announce
     from geomatt.data import read
-    from geomatt.data.files import atomic_write, require_writable
     from geomatt.drawing import figure_path
     from geomatt.evaluation import calibration_plot, parity_plot
     from geomatt.evaluation import evaluate as evaluate_model
+    from geomatt.files import atomic_write, require_writable
     from geomatt.pages import evaluation_report
     from geomatt.pages.page import page_path
 
@@ -101,7 +101,7 @@ def evaluate(
 
 def _targets(model: Path, data: str, out: Path | None) -> dict[str, Path]:
     """Where numbers and plot go; the names hold model and data, so that no two overwrite each other."""
-    from geomatt.data.files import make_folder
+    from geomatt.files import make_folder
 
     shipped = not model.exists()
     if out is not None:

@@ -58,7 +58,7 @@ def explain(
     """
     from geomatt.analysis.coefficients import attention
     from geomatt.analysis.export import write_npz
-    from geomatt.data.files import require_writable
+    from geomatt.files import require_writable
     from geomatt.pages.explorer import explain as make_page
     from geomatt.pages.figures import write_figures
     from geomatt.pages.page import page_path

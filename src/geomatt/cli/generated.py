@@ -124,7 +124,7 @@ def _option(
     values = {*network_names(), *ENSEMBLES, *metadata.get("choices", ())}
     if text[0].isascii() and re.split(r"[\s,:]", text)[0] not in values:
         text = text[0].upper() + text[1:]  # values of options stay as they are typed
-    if recipes and name in RECIPES["fast"]:
+    if recipes and name in RECIPES["fast"].settings:
         text += ", by the recipe unless given"
     elif default not in (None, "", (), False) and "(" not in text:
         shown = {True: "yes"}.get(default, default) if isinstance(default, bool) else default

@@ -92,7 +92,7 @@ def _system_rows() -> dict[str, str]:
 
 
 def _engine(name: str, device: str, dtype: str) -> str:
-    """What evaluates a small molecule with a kind of network, in words; compiled if it was not before."""
+    """A description of the engine that evaluates a small molecule; it is compiled if necessary."""
     import numpy as np
 
     from geomatt.data import Structure

@@ -193,7 +193,7 @@ def _table(report: MDReport) -> Table:
 
 
 def alarms_in_words(report: MDReport) -> list[str]:
-    """What the watchdog has seen, in sentences."""
+    """The findings of the watchdog, in sentences."""
     from geomatt.simulation.watchdog import OUTSIDE, REASONS, SPREAD
 
     found = []

@@ -10,7 +10,7 @@ from rich.table import Table
 from geomatt.analysis.bonds import BondScore
 from geomatt.cli.console import number, table
 from geomatt.elements import symbols
-from geomatt.evaluation.result import Errors, EvaluationResult
+from geomatt.evaluation.result import ErrorSummary, EvaluationResult
 from geomatt.model import Potential
 from geomatt.model.calibration import LEVELS
 from geomatt.model.files import describe, fingerprint
@@ -56,7 +56,7 @@ def error_tables(result: EvaluationResult) -> list[Table]:
     headings += ["forces MAE", "RMSE"] if with_forces else []
     headings += ["stress MAE (GPa)"] if with_stress else []
 
-    def cells(name: str, errors: Errors) -> list[str]:
+    def cells(name: str, errors: ErrorSummary) -> list[str]:
         e = errors.scaled(factor)
         values = [e.energy_mae, e.energy_rmse, e.energy_per_atom_mae] if with_energy else []
         values += [e.forces_mae, e.forces_rmse] if with_forces else []
@@ -87,7 +87,7 @@ def error_tables(result: EvaluationResult) -> list[Table]:
 
 
 def bond_table(scores: Sequence[BondScore]) -> Table:
-    """How well each attention matrix ranks bonds."""
+    """Scores of each attention matrix as a ranking of bonds."""
     rows = [[s.label, number(s.average_precision), number(s.auroc)] for s in scores]
     return table(
         "Covalent bonds among the strongest attention",

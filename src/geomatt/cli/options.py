@@ -1,4 +1,4 @@
-"""What several commands share: options, models and structures that they load, and where results go."""
+"""Shared by several commands: options, loading of models and structures, and folders for results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def read_structure(path: str, frame: int, reading: Mapping[str, Any]) -> Structu
 
 def result_folder(out: Path | None, structure: str, command: str) -> AbstractContextManager[Path]:
     """The folder for the results of a command, made if needed; no other process may write into it."""
-    from geomatt.data.files import locked_folder
+    from geomatt.files import locked_folder
 
     return locked_folder(out or default_folder(structure, command))
 

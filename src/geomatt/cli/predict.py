@@ -28,8 +28,8 @@ def predict(
     A committee adds its spread, and any model calibrated error bars if it has them. Existing
     output is replaced, the input never.
     """
-    from geomatt.data.files import require_writable
     from geomatt.evaluation import write_predictions
+    from geomatt.files import require_writable
 
     if out.exists() and Path(structures).exists() and out.samefile(structures):
         raise GeomAttError(f"{out} is the input. Name another file for the output.")

@@ -59,7 +59,7 @@ def starts_of(molecule: str, config: SampleConfig) -> tuple[list[Structure], str
 
 
 def summary_table(summary: dict[str, Any]) -> Table:
-    """What was sampled."""
+    """The table that summarises sampled data."""
     method, settings = summary["made_by"]["method"], summary["made_by"]["settings"]
     table = Table(title=f"{summary['formula']} sampled with {method['calculator']}", show_header=False)
     table.add_row("labelled frames", str(summary["frames"]))
@@ -77,7 +77,7 @@ def summary_table(summary: dict[str, Any]) -> Table:
 
 
 def notes(summary: dict[str, Any]) -> list[str]:
-    """What a user should know about the data."""
+    """Remarks about the data."""
     found = []
     if summary["rearranged_starts"]:
         found.append(

@@ -21,7 +21,7 @@ from geomatt.units import from_ev
 
 if TYPE_CHECKING:
     from geomatt.simulation.coordinates import Coordinate
-    from geomatt.simulation.scans import Reference, Scan
+    from geomatt.simulation.scans import ReferenceCurve, Scan
 
 XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
@@ -143,8 +143,8 @@ def _coordinate(torsion: str | None, distance: str | None) -> Coordinate:
     return Coordinate("distance", parse_numbers(str(distance), "--distance"))
 
 
-def _reference(text: str, options: list[str], reading: dict[str, Any]) -> Callable[[Scan], Reference]:
-    """What makes the reference of a scan; a wrong one is reported before the scan is run."""
+def _reference(text: str, options: list[str], reading: dict[str, Any]) -> Callable[[Scan], ReferenceCurve]:
+    """A function from a scan to its reference curve; errors in `text` are reported before the scan is run."""
     from geomatt.data import read
     from geomatt.simulation.scans import calculator_reference, data_reference, make_calculator
 
@@ -158,7 +158,7 @@ def _reference(text: str, options: list[str], reading: dict[str, Any]) -> Callab
     calculator = make_calculator(path, {**defaults, **given})
     name = str(given.get("method", "GFN2-xTB")) if text == "xtb" else path
 
-    def compute(found: Scan) -> Reference:
+    def compute(found: Scan) -> ReferenceCurve:
         with progress_bar("reference", len(found.values)) as advance:
             return calculator_reference(calculator, name, found, progress=advance)
 
@@ -173,7 +173,7 @@ def _value(text: str) -> Any:
         return text
 
 
-def _print(found: Scan, references: list[Reference], compared: list[dict[str, Any]], unit: str) -> None:
+def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[str, Any]], unit: str) -> None:
     import numpy as np
 
     factor, name = from_ev(unit), found.coordinate.name(found.structures[0])

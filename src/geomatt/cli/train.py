@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from geomatt.cli.console import console, note, output, rate_bar
-from geomatt.cli.generated import from_anywhere, network_options, options_of, with_options
+from geomatt.cli.generated import from_anywhere, network_options, options_of, with_flags, with_options
 from geomatt.cli.options import Dask, Processes, argument, open_pool, option, out_option, set_up_training
 from geomatt.errors import GeomAttError
 from geomatt.settings import setting
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Manner:
-    """How a run is done, apart from its settings."""
+    """Options of a run that are no settings of training."""
 
     out: Path = setting(None, "folder of the run", option=False)
     resume: bool = setting(False, "continue the run in --out, bit by bit", group=RUN)
@@ -170,11 +170,7 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
     if base is not None:
         check_base(base, dataset)
     elif fresh:
-        asked, config = config.network, resolve_inputs(config, dataset)
-        if config.network.get("radius") != asked.get("radius"):
-            note(f"The data is periodic: interactions end at {config.network['radius']:g} Å (--radius).")
-        if config.network.get("electrons") != asked.get("electrons"):
-            note("The data has charges or unpaired electrons: they are inputs of the network (--electrons).")
+        config = resolve_inputs(config, dataset, tell=lambda text: note(with_flags(text)))
     splits = make_splits(config, parts, unwanted(config, dataset))
     check_tests(dataset, splits, base)  # not after hours of training
     board = tensorboard_callback(out) if how.tensorboard and leads else None

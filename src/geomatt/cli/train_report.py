@@ -67,7 +67,7 @@ def _test(result: TrainResult, dataset: Dataset, split: Split) -> EvaluationResu
 
 
 def _next_commands(config: TrainConfig, target: Path, *, untested: bool) -> list[str]:
-    """What to run next; `untested` if there are frames that were not used in training."""
+    """Commands to run next; `untested` if there are frames that were not used in training."""
     asked = [(f"--{what}-unit", getattr(config, f"{what}_unit")) for what in ("energy", "length", "force")]
     asked += [("--key", f"{name}={key}") for name, key in config.keys.items()]
     options = "".join(f" {flag} {value}" for flag, value in asked if value)
@@ -85,7 +85,7 @@ def _write_pages(
     out: Path,
 ) -> None:
     """A page for every model, and one for all members of a run."""
-    from geomatt.model import Committee, load
+    from geomatt.model import load
     from geomatt.pages import members_report, run_report
     from geomatt.pages.reports import REPORT
 
@@ -96,10 +96,9 @@ def _write_pages(
                     result, dataset, split, errors, commands=commands, dynamics=number == 0, progress=tell
                 )
                 path = page.save(result.folder / REPORT)
-            committee = load(out) if results[0].folder != out else None
-            if isinstance(committee, Committee):
+            if results[0].folder != out:  # a run with members
                 page = members_report(
-                    committee, results, dataset, splits, tested, commands=commands, progress=tell
+                    load(out), results, dataset, splits, tested, commands=commands, progress=tell
                 )
                 path = page.save(out / REPORT)
     except GeomAttError as error:  # the models are there all the same

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from geomatt.data.batch import Batch, collate
     from geomatt.data.checks import check_labels
     from geomatt.data.dataset import Dataset
-    from geomatt.data.files import atomic_output, make_folder, require_writable, sha256
     from geomatt.data.io.readers import read, report_unit, write
     from geomatt.data.joining import concatenate
     from geomatt.data.outliers import drop_outliers, find_outliers
@@ -28,5 +27,6 @@ if TYPE_CHECKING:
         split_in_order,
     )
     from geomatt.data.structures import Structure
+    from geomatt.files import atomic_output, make_folder, require_writable, sha256
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -82,9 +82,7 @@ class Batch:
         stacked: dict[str, Any] = {}
         for name, values in named.items():
             known = next((x for x in values if x is not None), None)
-            if (
-                name in neutral and known is not None
-            ):  # what a member does not have is as if it were not there
+            if name in neutral and known is not None:  # members without a label get its neutral value
                 values = [torch.full_like(known, neutral[name]) if x is None else x for x in values]
             stacked[name] = None if any(x is None for x in values) else torch.stack(values)
         return cls(**stacked)
@@ -98,7 +96,7 @@ def collate(
 ) -> Batch:
     """Pad structures of any sizes into one batch, with their labels.
 
-    Energies come along if all structures have them; forces and stress if any has.
+    The batch has energies if all structures have them; forces and stress if any has.
     """
     size = max(max((len(s) for s in structures), default=0), pad_to or 0)
     shape = (len(structures), size)

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import atomic_write, make_folder, write_error
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, make_folder, write_error
 
 SUFFIX = ".arrays"
 EXCERPT = 10_000  # structures that statistics are taken from
@@ -84,7 +84,7 @@ class MappedDataset(Dataset):
 
 
 def excerpt(dataset: Dataset, indices: np.ndarray | None = None, count: int = EXCERPT) -> np.ndarray:
-    """Those of the structures `indices` (by default all) that statistics are taken from, ascending.
+    """The numbers of the structures that statistics are computed from, ascending, out of `indices` or of all.
 
     All of them, unless the data set is mapped and has more than `count`; then that many at random, the same
     ones every time, and examples of every element.

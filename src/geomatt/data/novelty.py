@@ -1,4 +1,4 @@
-"""How far structures of a molecule are from those that are known: a cheap sign of where a model errs.
+"""Distances of structures of a molecule from known ones: a cheap sign of where a model errs.
 
 A structure is described by its inverse distances, sorted for every pair of elements, so that the order of
 like atoms does not matter. Its novelty is the distance to the nearest known one.

@@ -3,6 +3,13 @@
 from geomatt.evaluation.evaluate_model import evaluate
 from geomatt.evaluation.plots import calibration_plot, parity_plot
 from geomatt.evaluation.predictions import write_predictions
-from geomatt.evaluation.result import Errors, EvaluationResult
+from geomatt.evaluation.result import ErrorSummary, EvaluationResult
 
-__all__ = ["Errors", "EvaluationResult", "calibration_plot", "evaluate", "parity_plot", "write_predictions"]
+__all__ = [
+    "ErrorSummary",
+    "EvaluationResult",
+    "calibration_plot",
+    "evaluate",
+    "parity_plot",
+    "write_predictions",
+]

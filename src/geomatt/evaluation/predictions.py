@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from geomatt.data.files import atomic_output
 from geomatt.data.io.extxyz import frame_text
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_output
 from geomatt.model.calibration import Calibration
 from geomatt.model.output import Prediction
 

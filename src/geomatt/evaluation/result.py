@@ -13,12 +13,12 @@ from geomatt.elements import SYMBOLS, formula
 from geomatt.model.calibration import LEVELS, Calibration, Scale, force_errors
 from geomatt.units import from_ev
 
-# Entries of `Errors` that do not depend on the unit of energies.
+# Entries of `ErrorSummary` that do not depend on the unit of energies.
 _FIXED = ("structures", "atoms", "stress_mae", "stress_rmse")
 
 
 @dataclass(frozen=True)
-class Errors:
+class ErrorSummary:
     """Errors of a group of structures or atoms; None without labels. Force errors are per component."""
 
     structures: int
@@ -32,10 +32,10 @@ class Errors:
     stress_mae: float | None = None  # always eV/Å³
     stress_rmse: float | None = None
 
-    def scaled(self, factor: float) -> Errors:
+    def scaled(self, factor: float) -> ErrorSummary:
         """The same errors in another unit."""
         values = {k: v if v is None or k in _FIXED else v * factor for k, v in asdict(self).items()}
-        return Errors(**values)
+        return ErrorSummary(**values)
 
 
 @dataclass(frozen=True)
@@ -58,24 +58,24 @@ class EvaluationResult:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     @cached_property
-    def overall(self) -> Errors:
+    def overall(self) -> ErrorSummary:
         return self._errors(np.ones(len(self.data), dtype=bool))
 
     @cached_property
-    def per_molecule(self) -> dict[str, Errors]:
+    def per_molecule(self) -> dict[str, ErrorSummary]:
         """Errors by sum formula."""
         names = self._formulas
         return {name: self._errors(names == name) for name in dict.fromkeys(names.tolist())}
 
     @cached_property
-    def per_element(self) -> dict[str, Errors]:
+    def per_element(self) -> dict[str, ErrorSummary]:
         """Force errors by element of the atom."""
         owner = np.repeat(np.arange(len(self.data)), self.data.sizes)
         result = {}
         for z in self.data.elements:
             atoms = self.data.numbers == z
             structures = len(np.unique(owner[atoms]))
-            result[SYMBOLS[z]] = Errors(structures, int(atoms.sum()), **self._force_errors(atoms))
+            result[SYMBOLS[z]] = ErrorSummary(structures, int(atoms.sum()), **self._force_errors(atoms))
         return result
 
     @cached_property
@@ -122,7 +122,7 @@ class EvaluationResult:
         unit = unit or self.unit
         factor = from_ev(unit)
 
-        def table(groups: dict[str, Errors]) -> dict[str, dict[str, Any]]:
+        def table(groups: dict[str, ErrorSummary]) -> dict[str, dict[str, Any]]:
             return {name: asdict(errors.scaled(factor)) for name, errors in groups.items()}
 
         return {
@@ -149,7 +149,7 @@ class EvaluationResult:
         names = np.array([formula(np.repeat(self.data.elements, row)) for row in unique])
         return names[inverse.reshape(-1)]
 
-    def _errors(self, chosen: np.ndarray) -> Errors:
+    def _errors(self, chosen: np.ndarray) -> ErrorSummary:
         """Errors of the structures where `chosen` (n,) is True."""
         sizes = self.data.sizes[chosen]
         found = self._force_errors(np.repeat(chosen, self.data.sizes))
@@ -158,7 +158,7 @@ class EvaluationResult:
         if self.data.energies is not None:
             difference = (self.energies - self.data.energies)[chosen]
             found |= _mae_rmse("energy", difference) | _mae_rmse("energy_per_atom", difference / sizes)
-        return Errors(int(chosen.sum()), int(sizes.sum()), **found)
+        return ErrorSummary(int(chosen.sum()), int(sizes.sum()), **found)
 
     def _force_errors(self, atoms: np.ndarray) -> dict[str, float]:
         if self.forces is None or self.data.forces is None:

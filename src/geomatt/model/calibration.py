@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_write
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write
 
 if TYPE_CHECKING:
     from geomatt.model.potential import Potential
@@ -88,7 +88,7 @@ class Calibration:
 
 
 def identity(members: Sequence[Potential]) -> list[Any]:
-    """What tells these members from others."""
+    """Seed, best epoch and data of each member, by which a calibration is known to be theirs."""
     records = [member.record for member in members]
     return [[r.get("seed"), r.get("best_epoch"), r.get("data", {}).get("fingerprint")] for r in records]
 

@@ -21,8 +21,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from geomatt.data.files import atomic_write, make_folder
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, make_folder
 from geomatt.model.calibration import Calibration
 from geomatt.model.committee import Committee
 from geomatt.model.devices import check_device

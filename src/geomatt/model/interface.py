@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.settings import NetworkConfig
+from geomatt.model.work import Work
 
 Matrix = TypeVar("Matrix", Tensor, np.ndarray)
 
@@ -81,7 +82,8 @@ class Network(nn.Module, ABC):
     parts: ClassVar[Mapping[str, tuple[str, ...]]]
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
-    recipe: ClassVar[str] = "fast"  # optimisation settings used by default, see `training.recipes`
+    # Optimisation settings used by default: one of `training.recipes`, or of the config's own `recipes`.
+    recipe: ClassVar[str] = "fast"
     periodic_hint: ClassVar[str] = ""  # advice in the error message about periodic cells
     # Settings of a small network, for tests and examples.
     small: ClassVar[Mapping[str, Any]] = MappingProxyType({})
@@ -153,6 +155,17 @@ class Network(nn.Module, ABC):
         """Names `engine` accepts."""
         return ("auto", "autograd")
 
+    def evaluation_work(self, atoms: int, batch: int = 1, pairs: float | None = None) -> Work | None:
+        """Work of energies and forces of `batch` structures; None if it is not counted.
+
+        `pairs`: those of one structure evaluated by neighbour lists, in both directions, with i = j.
+        """
+        return None
+
+    def training_work(self, atoms: int, batch: int) -> Work | None:
+        """Work of a training step on `batch` structures; None if it is not counted."""
+        return None
+
     def with_elements(self, elements: Sequence[int]) -> Self:
         """The same network for exactly these elements; parameters of elements it did not have are zero."""
         config = dataclasses.replace(self.config, elements=tuple(elements))
@@ -208,6 +221,15 @@ class Evaluation:
     stress: Tensor | None = None  # (M, B, 3, 3), nan for structures without a volume
     state: Any = None  # what a gradient continues from; None if none was asked for
     maker: Engine | None = None  # the engine chosen by one that chooses among several
+
+
+class Neighbours(ABC):
+    """Neighbours of the structures in a batch, as an engine stores them."""
+
+    @property
+    @abstractmethod
+    def pairs(self) -> int:
+        """The number of pairs in both directions, with i = j."""
 
 
 class Engine(ABC):
@@ -272,6 +294,13 @@ class Engine(ABC):
         """As `gradient`, from the state of an evaluation without stress."""
         raise NotImplementedError(f"{type(self).__name__} has no loss gradients")
 
+    def neighbours(self, prepared: Any, batch: Batch) -> Neighbours | None:
+        """Neighbours for the option `neighbours` of `evaluate`, valid while they stay the same.
+
+        None if the engine has no such option.
+        """
+        return None
+
     def setup_pending(self) -> bool:
         """True if `setup` would take seconds, because code must be compiled for this machine."""
         return False
@@ -285,5 +314,9 @@ class Engine(ABC):
         return self
 
     def capturable(self, batch: Batch) -> bool:
-        """True if an evaluation of such a batch can be captured as a CUDA graph."""
-        return batch.numbers.is_cuda and batch.cell is None
+        """True if an evaluation of such a batch can be captured as a CUDA graph.
+
+        A graph is given atomic numbers and positions only: no cells, charges or unpaired electrons.
+        """
+        alone = batch.cell is None and batch.charge is None and batch.spin is None
+        return alone and batch.numbers.is_cuda

@@ -27,7 +27,7 @@ _UNITS = {"bytes": 1, **{f"{letter}iB": 1024 ** (n + 1) for n, letter in enumera
 
 @lru_cache(maxsize=64)
 def weight_bytes(network: type[Network], config: NetworkConfig, dtype: torch.dtype) -> int:
-    """Bytes of all weights; large ones are not allocated. 0 for a network that cannot be made without."""
+    """Bytes of all weights; large ones are not allocated. 0 if the constructor cannot run without them."""
     # Small networks are made: the first use of torch's meta device imports modules for more than a second.
     for device in ("cpu", "meta"):
         try:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, ClassVar, NamedTuple
 
 from geomatt.errors import GeomAttError
 from geomatt.settings import check_types
@@ -12,8 +14,26 @@ from geomatt.settings import setting as setting
 
 
 @dataclass(frozen=True)
+class Recipe:
+    """Optimisation settings by their names in `training.TrainConfig`."""
+
+    settings: Mapping[str, Any]
+    validation_share: int = 5  # one of so many structures validates, unless sizes are given
+
+
+class DataSetting(NamedTuple):
+    """The value of a setting that data asks for, with a sentence for the user."""
+
+    value: Any
+    note: str
+
+
+@dataclass(frozen=True)
 class NetworkConfig:
     """Hyper-parameters of a network. Every further field is a `setting`."""
+
+    # Recipes that come with the network, by name; `Network.recipe` names the one used by default.
+    recipes: ClassVar[Mapping[str, Recipe]] = MappingProxyType({})
 
     elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
 
@@ -25,6 +45,16 @@ class NetworkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    @classmethod
+    def for_data(
+        cls, settings: Mapping[str, Any], *, periodic: bool, electrons: bool
+    ) -> dict[str, DataSetting]:
+        """Settings, by name, to be changed for periodic cells, or charges and unpaired electrons in data.
+
+        `settings` has the value of every setting before.
+        """
+        return {}
 
     @classmethod
     def settings(cls) -> dict[str, dataclasses.Field[Any]]:

@@ -1,4 +1,4 @@
-"""How well attention ranks bonds first, with inverse distance and untrained networks as controls."""
+"""Scores of attention as a ranking of bonds, with inverse distance and untrained networks as controls."""
 
 from __future__ import annotations
 

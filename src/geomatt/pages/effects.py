@@ -1,4 +1,4 @@
-"""What switching pairs off changes, and the strongest paths: the costly parts of an explorer."""
+"""Effects of switching pairs off, and the strongest paths: the costly parts of an explorer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Detail:
 
 
 def usual_budget(structures: Sequence[Structure]) -> int:
-    """How many pairs are switched off by default, in all frames together."""
+    """The number of pairs switched off by default, in all frames together."""
     atoms = max(len(s) for s in structures)
     return min(USUAL_PAIRS, USUAL_COST // atoms**2) if atoms <= USUAL_ATOMS else 0
 
@@ -84,7 +84,7 @@ def gather_effects(
     factor: float,
     tell: Tell,
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """What each set of pairs changes when it is switched off: a description, and arrays."""
+    """The effect of switching off each set of pairs: a description, and arrays."""
     note = ""
     if any(member.network.switch_layers == 0 for member in potential.members):
         note = "Pairs of this network cannot be switched off."

@@ -8,7 +8,7 @@ import numpy as np
 
 from geomatt.data.dataset import Dataset
 from geomatt.elements import atom_labels
-from geomatt.evaluation import Errors, EvaluationResult
+from geomatt.evaluation import ErrorSummary, EvaluationResult
 from geomatt.evaluation.plots import mean_of_composition
 from geomatt.model.calibration import LEVELS
 from geomatt.pages.page import Block, chart, charts, heading, short, table, text_block
@@ -52,7 +52,7 @@ def frame_errors(result: EvaluationResult) -> np.ndarray | None:
 def _table(result: EvaluationResult, unit: str, factor: float) -> Block:
     header = ["", "structures", f"energy MAE ({unit})", "RMSE", f"force MAE ({unit}/Å)", "RMSE"]
 
-    def row(name: str, errors: Errors) -> list[str]:
+    def row(name: str, errors: ErrorSummary) -> list[str]:
         own = errors.scaled(factor)
         values = (own.energy_mae, own.energy_rmse, own.forces_mae, own.forces_rmse)
         return [name, str(own.structures), *("–" if v is None else f"{v:.4g}" for v in values)]

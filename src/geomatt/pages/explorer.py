@@ -146,7 +146,7 @@ def describe(potential: AnyPotential) -> str:
 
 
 def _views(potential: AnyPotential) -> list[tuple[str, AnyPotential]]:
-    """What can be chosen as member: the model itself, and the members of a committee."""
+    """The choices for the member: the model itself, and the members of a committee."""
     if len(potential.members) == 1:
         return [("model", potential)]
     own = [(f"member {k + 1}", member) for k, member in enumerate(potential.members)]

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from geomatt.analysis.figures import attention_figure, molecule_figure
-from geomatt.data.files import make_folder
 from geomatt.data.structures import Structure
+from geomatt.files import make_folder
 from geomatt.model import AttentionRecord
 
 FORMATS = ("pdf", "svg", "png")

@@ -9,7 +9,7 @@ import numpy as np
 from geomatt.data.dataset import Dataset
 from geomatt.data.splits import Split
 from geomatt.evaluation import EvaluationResult, evaluate
-from geomatt.model import Committee
+from geomatt.model import AnyPotential
 from geomatt.pages.error_blocks import error_blocks
 from geomatt.pages.explorer import Progress, describe
 from geomatt.pages.page import Block, Page, heading, next_steps, table
@@ -20,7 +20,7 @@ from geomatt.units import from_ev
 
 
 def members_report(
-    committee: Committee,
+    committee: AnyPotential,
     results: Sequence[TrainResult],
     dataset: Dataset,
     splits: Sequence[Split],
@@ -48,7 +48,7 @@ def members_report(
 
 
 def _together(
-    committee: Committee, dataset: Dataset, splits: Sequence[Split], unit: str
+    committee: AnyPotential, dataset: Dataset, splits: Sequence[Split], unit: str
 ) -> EvaluationResult | None:
     """Errors of the mean on test frames that no member was trained or validated on."""
     used = np.concatenate([part for s in splits for part in (s.train, s.validation)])

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_write, finite, require_writable
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, finite, require_writable
 
 # In the order in which they need each other.
 SCRIPTS = (

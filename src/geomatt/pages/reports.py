@@ -42,7 +42,7 @@ def run_report(
     dynamics: bool = True,
     progress: Progress | None = None,
 ) -> Page:
-    """What a run trained on what, its curves, errors, data checks, attention and a short simulation.
+    """The page of a run: its data, curves, errors, data checks, attention and a short simulation.
 
     `tested` are the errors on the test frames, if there are any; `commands` are shown as what to run next.
     """
@@ -189,7 +189,7 @@ def learning_curves(histories: Mapping[str, Path], unit: str, settings: Mapping[
 
 
 def data_checks(dataset: Dataset) -> list[Block]:
-    """What the checks of the labels say."""
+    """The results of the checks of labels."""
     fine = [text_block("The checks of the labels found nothing unusual.")]
     return [heading("Checks of the data"), *(notes(check_labels(dataset)) or fine)]
 

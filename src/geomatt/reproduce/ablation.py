@@ -36,7 +36,7 @@ QUICK: dict[str, Any] = {
 
 @dataclass(frozen=True, eq=False)
 class Variation:
-    """What differs from the baseline: settings of training or of the network, or the network itself."""
+    """Differences from the baseline: settings of training or of the network, or the network itself."""
 
     name: str  # also of the part
     group: str = SETTINGS

@@ -6,7 +6,7 @@ Symbols are those of the network they derive from: states X of pairs, factors A 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -15,17 +15,10 @@ from torch.nn import functional
 from geomatt.data import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, network_class, register
+from geomatt.model.pair_states import Round
 
 PairStates: Any = network_class("pair")
 FARTHEST = 6.0  # Å, the last centre of `Gaussians`
-
-
-class Round(NamedTuple):
-    """One round: the factors of its product, and the states it leads to."""
-
-    a: Tensor  # (B, N, N, C)
-    b: Tensor  # (B, N, N, C)
-    states: Tensor  # (B, N, N, C)
 
 
 class NormalElements(PairStates):
@@ -64,7 +57,7 @@ class Changed(PairStates):
             yield Round(factors[0], factors[1], x)
 
     def products(self, *factors: Tensor) -> list[Tensor]:
-        """What the update is given beside X, without the factor s."""
+        """The inputs of the update beside X, without the factor s."""
         return [torch.einsum("bimc,bmjc->bijc", *factors)]
 
     def hidden(self, inputs: Tensor, t: int) -> Tensor:

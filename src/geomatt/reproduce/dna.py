@@ -153,7 +153,7 @@ def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
 
 
 def _stand_in_note(result: Mapping[str, Any]) -> str:
-    """What must be said with every number that was not measured on the trajectory."""
+    """A caveat for every number that was not measured on the trajectory."""
     if not result["settings"].get("stand_in"):
         return ""
     return (

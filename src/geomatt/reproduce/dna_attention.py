@@ -77,7 +77,7 @@ def score(
 def controls(
     network: Network, frames: Dataset, truth_from: Dataset, count: int, advance: Callable[[int], None]
 ) -> dict[str, Any]:
-    """What is reached without training, by kind of bond.
+    """Scores reached without training, by kind of bond.
 
     `length`: the precision, its standard deviation and d₀ of ranking pairs by |d − d₀|, for the d₀ with the
     highest precision on these frames. `untrained`: the precision of the best matrix of each of `count`

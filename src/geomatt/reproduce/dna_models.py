@@ -58,7 +58,7 @@ SCORED = tuple(name for name, recipe in RECIPES.items() if recipe.scored)
 
 @dataclass(frozen=True)
 class DnaSize:
-    """How large the experiment is."""
+    """The size of the experiment."""
 
     train: int
     validation: int

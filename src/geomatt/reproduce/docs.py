@@ -41,7 +41,7 @@ def main(root: Path) -> None:
 
 
 def _ship_stability(root: Path) -> None:
-    """What `geomatt models` and dynamics say about the stability of the models that ship."""
+    """Write the file from which `geomatt models` and dynamics report the stability of shipped models."""
     committed = root / "results" / "stability.json"
     if committed.is_file():
         found = json.dumps(summary_by_model(read_json(committed)), indent=1)

@@ -1,4 +1,4 @@
-"""What an experiment is, and how one is run: in pieces, each computed once.
+"""Experiments, which are run in pieces, each computed once.
 
 The `run` method of an experiment asks `Pieces` for each part of its work. A piece is a JSON file with its
 value and the inputs it was computed from; as long as the inputs stay the same it is read instead of computed,
@@ -118,7 +118,7 @@ class Experiment(ABC):
         return []
 
     def summary(self, result: Mapping[str, Any]) -> str:
-        """What was found, in sentences with the numbers of this result (Markdown)."""
+        """The findings, in sentences with the numbers of this result (Markdown)."""
         return ""
 
 

@@ -103,7 +103,7 @@ def load_or_embedded(
 
 
 def load_md17(settings: ExperimentSettings) -> tuple[dict[str, Dataset], bool]:
-    """Those of the eight molecules whose data are there, or for a quick run without any the embedded ethanol.
+    """The molecules of the eight whose data are there, or for a quick run without any the embedded ethanol.
 
     The second value is True for the embedded data.
     """
@@ -175,7 +175,7 @@ def _how_to_make(name: str, folder: Path) -> str:
 
 
 def described(dataset: Dataset) -> dict[str, Any]:
-    """What a result records about its data: enough to recognise them, nothing about the user's folders."""
+    """A description of data for result files: enough to recognise them, nothing about the user's folders."""
     path = Path(dataset.origin.get("path", ""))
     file = {"file": path.name, "sha256": sha256(path)} if path.is_file() else {}
     frames = {"frames": dataset.origin["frames"]} if "frames" in dataset.origin else {}
@@ -189,6 +189,6 @@ def described(dataset: Dataset) -> dict[str, Any]:
 
 
 def described_md17(data: Mapping[str, Dataset], stand_in: bool) -> dict[str, Any]:
-    """What a result records about the data of `load_md17`."""
+    """A description of the data of `load_md17` for result files."""
     collection = "embedded" if stand_in else "md17"
     return {f"{collection}/{molecule}": described(dataset) for molecule, dataset in data.items()}

@@ -51,7 +51,7 @@ NETWORKS = {
 
 @dataclass(frozen=True)
 class LearningSize:
-    """How large the experiment is."""
+    """The size of the experiment."""
 
     frames: tuple[int, ...]  # subsets of the last, which are the frames drawn for training
     validation: int = VALIDATION
@@ -93,7 +93,7 @@ class LearningMember:
         return f"{self.network}-{self.molecule}-{self.frames}"
 
     def asked(self, settings: ExperimentSettings) -> bool:
-        """True if every sort of part that was given includes the member."""
+        """True if the member is in the chosen parts."""
         own = {self.network, self.molecule, f"frames-{self.frames}"}
         return settings.chooses(own, NETWORKS, MOLECULES, FRAME_PARTS)
 

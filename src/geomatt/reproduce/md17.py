@@ -39,7 +39,7 @@ UNTRAINED = "untrained"  # a base with random weights: the control of a transfer
 
 @dataclass(frozen=True)
 class Md17Size:
-    """How large the study is."""
+    """The size of the study."""
 
     points: int  # training and validation together, divided into five folds
     folds: int  # how many of the five are computed
@@ -184,7 +184,7 @@ class Md17Study(Study[Member]):
         return {"base": base, "points": self.size.points, "test": self.size.test}
 
     def about(self) -> dict[str, Any]:
-        """What a result records about settings, data and split."""
+        """Settings, data and split for result files."""
         recipes = {r: self.config(Member(self.molecules[0], recipe=r)).to_dict() for r in ("paper", "fast")}
         return {
             "settings": {"recipes": recipes, "epochs": dict(self.size.epochs), "stand_in": self.stand_in},

@@ -63,7 +63,7 @@ class PairMember:
         return f"{self.collection}-{self.molecule}-{self.size}-{self.draw}"
 
     def asked(self, settings: ExperimentSettings) -> bool:
-        """True if every sort of part that was given includes the member."""
+        """True if the member is in the chosen parts: collections, sizes, molecules and draws."""
         own = {self.collection, f"size-{self.size}", self.molecule, f"draw-{self.draw}"}
         return settings.chooses(own, COLLECTIONS, SIZE_PARTS, MD17, DRAW_PARTS)
 

@@ -1,4 +1,4 @@
-"""How well attention ranks pairs of atoms, frame by frame."""
+"""Scores of attention as a ranking of pairs of atoms, frame by frame."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def dynamics_table(result: Mapping[str, Any]) -> ResultTable:
 
 
 def _outcome(row: Mapping[str, Any] | None) -> list[str]:
-    """How a simulation ended, its error of h(r) and the share of steps with walls."""
+    """The end of a simulation in words, its error of h(r) and the share of steps with walls."""
     if row is None:
         return [NOT_RUN] * 3
     state = "intact" if not row["failure"] else f"{row['survived_ps']:.1f} ps"

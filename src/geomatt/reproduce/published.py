@@ -150,7 +150,7 @@ def tested_on(models: Iterable[Mapping[str, Any]]) -> str:
 
 
 def no_worse(pairs: Iterable[tuple[Models, Models]], *errors: str) -> tuple[int, int]:
-    """How many mean errors of ours are no worse than published ones in their digits, and of how many.
+    """The number of mean errors no worse than published ones in their digits, and the number compared.
 
     `pairs`: our models and the published one.
     """
@@ -164,9 +164,9 @@ def no_worse(pairs: Iterable[tuple[Models, Models]], *errors: str) -> tuple[int,
 
 
 def left_table(missing: Mapping[str, int], command: str) -> ResultTable:
-    """What is not run yet, and the command for it; `missing` counts models by parts, separated by spaces.
+    """The table of models that are not trained yet, with the commands for them.
 
-    Kept in the docs when nothing is left.
+    `missing` counts models by parts, separated by spaces. Kept in the docs when nothing is left.
     """
     rows = [[p, str(n), command.format(p.replace(" ", " --part "))] for p, n in missing.items() if n]
     nothing = [["nothing", "0", "all has been run"]]

@@ -161,7 +161,7 @@ class Shapes(Experiment):
 
 
 def _raw_sentence(pairs: Mapping[str, Any], seeds: int) -> str:
-    """How often the raw embedding suffices where there is a gap, for large gaps and for small ones."""
+    """A sentence about pairs with a gap for which the raw embedding suffices, by the size of the gap."""
     found = [
         (cell["gap_median"], sum(a == 1.0 for a in cell["raw_accuracy"]))
         for pair in pairs.values()

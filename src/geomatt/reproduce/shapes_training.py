@@ -22,7 +22,7 @@ LARGEST = 1.9  # the largest distance of every scaled shape: the centre of the l
 
 @dataclass(frozen=True)
 class ClassifierSetup:
-    """How classifiers are trained. Numbers of examples are per shape."""
+    """Settings for the training of classifiers. Numbers of examples are per shape."""
 
     seeds: int
     examples: int  # to train on

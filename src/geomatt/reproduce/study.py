@@ -89,7 +89,7 @@ class Study(ABC, Generic[M]):
         """The numbers of a trained member that are kept beside those of `training_record`."""
 
     def beside(self, member: M) -> dict[str, Any]:
-        """What the numbers of a member depend on beside settings and data."""
+        """Further values that the numbers of a member depend on, beside settings and data."""
         return {}
 
     def base(self, member: M) -> Potential | None:
@@ -124,7 +124,7 @@ class Study(ABC, Generic[M]):
         return {member: found for member in members if (found := self.find(member)) is not None}
 
     def missing(self, plan: Mapping[str, Sequence[M]]) -> dict[str, int]:
-        """How many members of each part are not finished, without parts that are."""
+        """The number of unfinished members of each part that has any."""
         left = {part: sum(not self.finished(m) for m in members) for part, members in plan.items()}
         return {part: count for part, count in left.items() if count}
 
@@ -149,7 +149,7 @@ class Study(ABC, Generic[M]):
             self.train_group(group)
 
     def tasks(self, members: Sequence[M]) -> list[list[M]]:
-        """What workers do one by one: a model on a CPU; on a GPU models that are trained side by side."""
+        """The units of work for workers: a model on a CPU; on a GPU models that are trained side by side."""
         return self.groups(members) if self.settings.device != "cpu" else [[member] for member in members]
 
     def train_group(self, group: Sequence[M]) -> None:
@@ -229,7 +229,7 @@ def epoch_steps(config: TrainConfig) -> int:
 
 
 def training_record(result: TrainResult) -> dict[str, Any]:
-    """What is kept of every training run."""
+    """The record kept of every training run."""
     return {
         "validation": result.best_errors,
         "epochs": result.epochs,

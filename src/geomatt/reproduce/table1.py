@@ -136,7 +136,7 @@ def _row(member: Member) -> str:
 
 
 def _which(member: Member) -> dict[str, int]:
-    """What tells a member from the others of its row and molecule."""
+    """The fields that distinguish a member from others of its row and molecule."""
     if member.draw:
         return {"draw": member.draw}
     return {"seed": member.seed} if member.is_schnet else {"fold": member.fold}
@@ -223,7 +223,7 @@ def _draws(result: Mapping[str, Any]) -> ResultTable:
 
 
 def _times(result: Mapping[str, Any]) -> ResultTable:
-    """How long training took."""
+    """The table of training times."""
     rows = result["rows"]
     columns = [rows["paper"], rows["fast"], _schnet(result)]
     together = sorted({f["together"] for r in RECIPES for fs in rows[r].values() for f in fs})

@@ -44,7 +44,7 @@ class PairTransferStudy(Md17Study):
         )
 
     def split(self, member: Member) -> Split:
-        """That of the shipped models."""
+        """The split the shipped models were trained with."""
         points, count = self.size.points, len(self.data[member.molecule])
         validation = max(2, points * VALIDATION // (TRAIN + VALIDATION))
         return self.thinned(random_split(count, points - validation, validation, seed=self.settings.seed))

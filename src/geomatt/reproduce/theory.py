@@ -23,7 +23,7 @@ NAMES = {
 
 
 class Theory(Experiment):
-    """What can be derived by hand, checked with the network's own code."""
+    """Results derived by hand, checked with the network's own code."""
 
     name = "theory"
     title = "Theory: overlaps, operators, range and symmetries"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.coordinates import Coordinate
     from geomatt.simulation.dynamics import MDResult, run_md
     from geomatt.simulation.ensembles import DynamicsConfig
-    from geomatt.simulation.forces import PotentialForces, engine_forces
+    from geomatt.simulation.forces import PeriodicForces, PotentialForces, engine_forces
     from geomatt.simulation.md import MDReport, run_dynamics
     from geomatt.simulation.monitor import frame_histogram
     from geomatt.simulation.normal_modes import Vibrations, vibrations

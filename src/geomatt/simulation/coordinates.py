@@ -82,7 +82,7 @@ class Coordinate:
         return float(np.degrees(np.arctan2(np.cross(axis, left) @ right, left @ right)))
 
     def distance(self, positions: np.ndarray, value: float) -> float:
-        """How far the coordinate is from a value, in degrees or Å."""
+        """The deviation of the coordinate from a value, in degrees or Å."""
         away = self.value(positions) - value
         return abs((away + 180.0) % 360.0 - 180.0) if self.kind == "torsion" else abs(away)
 

@@ -19,10 +19,10 @@ import numpy as np
 from geomatt.arguments import path_of, require
 from geomatt.data.batch import collate
 from geomatt.data.bonds import bond_matrix, distances
-from geomatt.data.files import locked_folder
 from geomatt.data.structures import AtomsLike, Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
+from geomatt.files import locked_folder
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import MOST_WATCHED, Bonds
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
@@ -79,7 +79,7 @@ class MDReport:
 
 @dataclass(frozen=True)
 class Saved:
-    """What the file to continue from says about its run."""
+    """The record of the run in the file to continue from."""
 
     model: str
     fingerprint: str

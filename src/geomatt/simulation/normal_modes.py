@@ -117,7 +117,7 @@ def vibrations(
 
 
 def explain_imaginary(found: Vibrations, potential: AnyPotential) -> list[str]:
-    """What each imaginary frequency means, with the energy along its mode."""
+    """A sentence about each imaginary frequency, with the energy along its mode."""
     texts = []
     for number in found.imaginary.tolist():
         ahead = [found.displaced(number, sign * 0.1) for sign in (-1, 1)]

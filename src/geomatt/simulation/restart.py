@@ -11,8 +11,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
-from geomatt.data.files import atomic_write
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write
 from geomatt.simulation.monitor import SERIES
 from geomatt.simulation.outcome import Part
 
@@ -40,7 +40,7 @@ def save(dynamics: BatchedDynamics, path: Path, extra: Any = None) -> None:
 
 
 def read_extra(path: Path) -> Any:
-    """What the caller of `save` added to a file."""
+    """The values that the caller of `save` added to a file."""
     return _read(path)[1]
 
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import atomic_output, atomic_write, finite
 from geomatt.data.io.readers import write
 from geomatt.drawing import SERIES as COLOURS
 from geomatt.drawing import new_figure, save_figure, style
 from geomatt.elements import ATOMIC_MASSES
+from geomatt.files import atomic_output, atomic_write, finite
 from geomatt.simulation.monitor import SERIES
 from geomatt.units import from_ev
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.md import MDReport
     from geomatt.simulation.normal_modes import Vibrations
     from geomatt.simulation.relaxation import Relaxed
-    from geomatt.simulation.scans import Reference, Scan
+    from geomatt.simulation.scans import ReferenceCurve, Scan
 
 
 MOST_POINTS = 2000  # of a curve
@@ -203,7 +203,7 @@ def draw_vibrations(found: Vibrations, path: Path) -> None:
         axis.set_ylim(0.0)
 
 
-def draw_scan(found: Scan, references: Sequence[Reference], unit: str, path: Path) -> None:
+def draw_scan(found: Scan, references: Sequence[ReferenceCurve], unit: str, path: Path) -> None:
     """The curve of the model and those of the references, each above its lowest point."""
     factor = from_ev(unit)
     with panels(path, 1, 6.0, 4.0) as (axis,):

@@ -22,7 +22,7 @@ KEPT = {"torsion": 0.5, "distance": 0.005}  # degrees and Å a relaxed point may
 
 
 @dataclass(frozen=True)
-class Reference:
+class ReferenceCurve:
     """Energies of another method, at values of the coordinate of its own."""
 
     name: str
@@ -59,7 +59,7 @@ class Scan:
                 found.append((p, "maximum"))
         return found
 
-    def against(self, reference: Reference) -> dict[str, float]:
+    def against(self, reference: ReferenceCurve) -> dict[str, float]:
         """Differences in eV between the curves, each relative to its lowest point where both are known."""
         mine = self.energies
         inside = (self.values >= reference.values[0] - 1e-6) & (self.values <= reference.values[-1] + 1e-6)
@@ -156,7 +156,7 @@ def _relaxed(
 
 def calculator_reference(
     calculator: Any, name: str, found: Scan, *, progress: Callable[[int], None] | None = None
-) -> Reference:
+) -> ReferenceCurve:
     """Energies of an ASE calculator at the geometries of a scan."""
     from geomatt.simulation.atoms import to_atoms
 
@@ -170,10 +170,10 @@ def calculator_reference(
             raise GeomAttError(f"The reference {name} failed: {type(error).__name__}: {error}") from error
         if progress is not None:
             progress(1)
-    return Reference(name, found.values, np.array(energies))
+    return ReferenceCurve(name, found.values, np.array(energies))
 
 
-def data_reference(data: Dataset, name: str, coordinate: Coordinate, structure: Structure) -> Reference:
+def data_reference(data: Dataset, name: str, coordinate: Coordinate, structure: Structure) -> ReferenceCurve:
     """Energies of labelled frames of the same molecule, by their own value of the coordinate."""
     if data.energies is None:
         raise GeomAttError(f"The reference {name} has no energies.")
@@ -183,7 +183,7 @@ def data_reference(data: Dataset, name: str, coordinate: Coordinate, structure: 
     values = np.array([coordinate.value(s.positions) for s in frames])
     energies = np.array([s.energy for s in frames], dtype=np.float64)
     order = np.argsort(values)
-    return Reference(name, values[order], energies[order])
+    return ReferenceCurve(name, values[order], energies[order])
 
 
 def make_calculator(path: str, options: Mapping[str, Any]) -> Any:

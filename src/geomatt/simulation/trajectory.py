@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from geomatt.data.files import require_writable, write_error
 from geomatt.data.io.extxyz import frame_text
 from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES, SYMBOLS
 from geomatt.errors import GeomAttError
+from geomatt.files import require_writable, write_error
 
 
 class ExtxyzFile:

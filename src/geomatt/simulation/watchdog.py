@@ -38,7 +38,7 @@ BREAKS, FORMS = 1.5, 1.2
 
 @dataclass(frozen=True)
 class Watch:
-    """What to watch, and which alarms stop a replica."""
+    """Quantities to watch, and the alarms that stop a replica."""
 
     hot: bool = True  # a temperature far above that of the thermostat
     outside: float | None = WARNING  # Å a pair may be outside its range in the training data
@@ -52,10 +52,6 @@ class BondChange(NamedTuple):
     names: str  # such as C3–H12
     what: str  # "formed" or "broke"
     time_fs: float  # when it was first seen
-
-    @property
-    def formed(self) -> bool:
-        return self.what == "formed"
 
 
 class Watchdog:

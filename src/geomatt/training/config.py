@@ -15,7 +15,7 @@ from geomatt.errors import GeomAttError
 from geomatt.model.devices import check_device_name
 from geomatt.model.registry import DEFAULT, OLDEST, network_class, network_config, network_names, new_config
 from geomatt.settings import check_types, field_types, setting, typed
-from geomatt.training.recipes import RECIPES, recipe_settings
+from geomatt.training.recipes import recipe_settings, recipes
 from geomatt.training.toml import to_toml
 from geomatt.units import energy_unit
 
@@ -93,7 +93,7 @@ class TrainConfig:
     member: int | None = setting(None, "train only this one of them, from 0", group=SPLIT)
 
     recipe: str = setting(
-        "", f"named optimisation settings: {', '.join(RECIPES)}; the network's own by default", group=OPTIM
+        "", f"named optimisation settings: {', '.join(recipes())}; the network's own by default", group=OPTIM
     )
     epochs: int = setting(1000, "passes over the training data", group=OPTIM, least=1)
     batch: int = setting(10, "structures in a step", group=OPTIM, least=1)
@@ -196,7 +196,7 @@ class TrainConfig:
 
     @property
     def member_count(self) -> int:
-        """How many models the run trains when `member` does not single one out."""
+        """The number of models the run trains when `member` does not single one out."""
         return self.folds or self.members or 1
 
     @property

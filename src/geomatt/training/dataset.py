@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,8 +13,9 @@ from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import MappedDataset, excerpt
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
+from geomatt.model.registry import network_config
 from geomatt.training.config import TrainConfig
-from geomatt.training.recipes import VALIDATION_SHARE
+from geomatt.training.recipes import validation_share
 from geomatt.training.start import fresh_network, refuse_unknown
 from geomatt.units import energy_unit
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from geomatt.model import Potential
 
 NAMED = 5  # outliers that are named in a warning
-RADIUS = 5.0  # Å, for periodic data
 
 
 class Parts(NamedTuple):
@@ -118,7 +118,7 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
         train, val = count if train is None else train, 0
     elif train is None and val is None:
         points = min(1000, count * 9 // 10)
-        val = max(1, points // (config.folds or VALIDATION_SHARE.get(config.recipe, 5)))
+        val = max(1, points // (config.folds or validation_share(config.recipe)))
         train = points - val
     elif val is None:
         val = max(1, min((train or 0) // 4, count - (train or 0)))
@@ -143,17 +143,21 @@ def resolve_sizes(config: TrainConfig, count: int) -> TrainConfig:
     return config.replace(train=train, val=val or None, test=test)
 
 
-def resolve_inputs(config: TrainConfig, dataset: Dataset) -> TrainConfig:
-    """Settings of the network that the data asks for, where it has them.
+def resolve_inputs(
+    config: TrainConfig, dataset: Dataset, tell: Callable[[str], object] = lambda note: None
+) -> TrainConfig:
+    """The settings, with those of the network that the data asks for; `tell` gets a sentence about each.
 
-    Charges and unpaired electrons become inputs, and periodic data gets a radius.
+    Charges and unpaired electrons become inputs, and periodic data gets a radius, if the network has them.
     """
-    network = dict(config.network)
-    if has_electrons(dataset) and network.get("electrons") is False:
-        network["electrons"] = True
-    if dataset.pbc is not None and bool(dataset.pbc.any()) and network.get("radius") == 0:
-        network["radius"] = RADIUS
-    return config if network == config.network else config.replace(network=network)
+    periodic = dataset.pbc is not None and bool(dataset.pbc.any())
+    kind = network_config(config.model)
+    found = kind.for_data(config.network, periodic=periodic, electrons=has_electrons(dataset))
+    if not found:
+        return config
+    for item in found.values():
+        tell(item.note)
+    return config.replace(network={**config.network, **{name: item.value for name, item in found.items()}})
 
 
 def has_electrons(dataset: Dataset) -> bool:
@@ -281,19 +285,20 @@ def check_data(dataset: Dataset, split: Split, config: TrainConfig) -> None:
         )
     looked_at = excerpt(dataset, np.concatenate([split.train, split.validation]))
     seen = dataset.select(looked_at)
-    if seen.pbc is not None and np.any(seen.pbc):
+    periodic, electrons = seen.pbc is not None and bool(np.any(seen.pbc)), has_electrons(seen)
+    if periodic or electrons:
         network = fresh_network(config, tuple(seen.elements), seed=0)
-        if network.radius is None:
+        if periodic and network.radius is None:
             raise GeomAttError(
                 "The data is periodic, but in this model all pairs of atoms interact, at any distance. "
                 f"{network.periodic_hint}If the cell is only a box around a molecule, set pbc to False."
             )
-    if has_electrons(seen) and not config.network.get("electrons"):
-        warnings.warn(
-            "The data has total charges or unpaired electrons, which this network does not use: structures "
-            "that differ by them alone look the same to it.",
-            stacklevel=4,
-        )
+        if electrons and not network.uses_electrons:
+            warnings.warn(
+                "The data has total charges or unpaired electrons, which this network does not use: "
+                "structures that differ by them alone look the same to it.",
+                stacklevel=4,
+            )
     owner, every = np.repeat(np.arange(len(seen)), seen.sizes), np.arange(len(seen))
     unlabelled = seen.lacks_forces[owner]  # forces of a whole structure may be missing
     for label, values, rows in (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from geomatt.data.files import atomic_write, make_folder, write_error
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, make_folder, write_error
 from geomatt.locks import LockedError, file_lock
 
 CHECKPOINT, CONFIG, HISTORY, MODEL, PLOT, LOCK = (

@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from geomatt.data.files import write_error
 from geomatt.errors import GeomAttError
+from geomatt.files import write_error
 from geomatt.training.folder import HISTORY, kept, write_safely
 from geomatt.units import from_ev
 

@@ -6,60 +6,63 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from geomatt.errors import GeomAttError
+from geomatt.model.registry import known_kinds, network_config
+from geomatt.model.settings import Recipe
 
 if TYPE_CHECKING:
     from geomatt.training.config import TrainConfig
 
-RECIPES: dict[str, dict[str, Any]] = {
+# Networks may bring recipes of their own: see `recipes`.
+RECIPES: dict[str, Recipe] = {
     # Frank & Chmiela (2021): Adam, an almost constant learning rate.
-    "paper": {
-        "epochs": 2000,
-        "batch": 10,
-        "learning_rate": 1e-4,
-        "schedule": "step",
-        "decay": 0.96,
-        "decay_every": 1000,
-        "ema_decay": 0.0,
-        "patience": 0,
-    },
+    "paper": Recipe(
+        {
+            "epochs": 2000,
+            "batch": 10,
+            "learning_rate": 1e-4,
+            "schedule": "step",
+            "decay": 0.96,
+            "decay_every": 1000,
+            "ema_decay": 0.0,
+            "patience": 0,
+        }
+    ),
     # A twenty times larger learning rate that falls to zero; averaged weights.
-    "fast": {
-        "epochs": 1500,
-        "batch": 10,
-        "learning_rate": 2e-3,
-        "schedule": "cosine",
-        "warmup": 10,
-        "final": 0.0,
-        "ema_decay": 0.999,
-        "patience": 200,
-    },
-    # Pair states: an unsquared loss in units of the forces; without clipping wide networks diverge.
-    "pair": {
-        "epochs": 500,
-        "batch": 10,
-        "learning_rate": 2e-3,
-        "schedule": "cosine",
-        "warmup": 5,
-        "final": 0.0,
-        "ema_decay": 0.999,
-        "clip": 1.0,
-        "patience": 0,
-        "validate_every": 5,
-        "weighting": "unsquared",
-        "rho": 0.01,
-        "scale": "forces",
-    },
+    "fast": Recipe(
+        {
+            "epochs": 1500,
+            "batch": 10,
+            "learning_rate": 2e-3,
+            "schedule": "cosine",
+            "warmup": 10,
+            "final": 0.0,
+            "ema_decay": 0.999,
+            "patience": 200,
+        }
+    ),
 }
-VALIDATION_SHARE = {"pair": 20}  # one of so many structures validates; else one of five
 
 TRANSFER_EPOCHS = 1000  # the paper's, for a readout on frozen features
 
 
+def recipes() -> dict[str, Recipe]:
+    """All recipes by name: those above, and those of the registered networks."""
+    own = {name: recipe for kind in known_kinds() for name, recipe in network_config(kind).recipes.items()}
+    return {**RECIPES, **{name: recipe for name, recipe in own.items() if name not in RECIPES}}
+
+
 def recipe_settings(name: str) -> dict[str, Any]:
     """The settings of a recipe, its name among them."""
-    if name not in RECIPES:
-        raise GeomAttError(f"Unknown `recipe` {name!r}. Use one of: {', '.join(RECIPES)}.")
-    return {"recipe": name, **RECIPES[name]}
+    known = recipes()
+    if name not in known:
+        raise GeomAttError(f"Unknown `recipe` {name!r}. Use one of: {', '.join(known)}.")
+    return {"recipe": name, **known[name].settings}
+
+
+def validation_share(name: str) -> int:
+    """One of so many structures validates by default with a recipe; its name may be unknown."""
+    found = recipes().get(name)
+    return Recipe.validation_share if found is None else found.validation_share
 
 
 def learning_rates(config: TrainConfig, epoch: int, steps: int, start: int = 0) -> list[float]:

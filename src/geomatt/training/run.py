@@ -208,7 +208,7 @@ class Run:
 
     @property
     def pace(self) -> float:
-        """What multiplies the learning rate."""
+        """The factor on the learning rate."""
         return 0.5**self.counters.slowdowns
 
     def _astray(self, loss: float, force_error: float) -> str:

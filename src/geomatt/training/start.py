@@ -68,10 +68,10 @@ def base_settings(base: Potential) -> dict[str, Any]:
 
 def load_base(path: str | Path) -> Potential:
     """The base model of a transfer; of a run with members one must be chosen."""
-    base = load(path)
-    if not isinstance(base, Potential):
+    members = load(path).members
+    if len(members) > 1:
         raise GeomAttError(f"{path} holds several members. Name one of them: {Path(path) / 'member_0'}.")
-    return base
+    return members[0]
 
 
 def _trained_prefixes(network: type[Network], unfreeze: tuple[str, ...]) -> tuple[str, ...]:

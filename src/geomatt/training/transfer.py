@@ -38,7 +38,7 @@ def never_seen(base: Potential, data: Dataset) -> str | None:
 
 
 def hardly_better(force_mae: float, data: Dataset) -> str | None:
-    """What to say of a model whose force error (eV/Å) is not clearly below that of zero forces; else None."""
+    """A warning if a force error (eV/Å) is not clearly below that of zero forces; else None."""
     if data.forces is None or not np.isfinite(data.forces).any():
         return None
     zero = float(np.nanmean(np.abs(data.forces)))

@@ -97,7 +97,7 @@ def choose(candidates: Candidates, score: np.ndarray, count: int) -> np.ndarray:
 
 
 def scores(model: AnyPotential, known: Dataset, found: list[Structure], how: str, seed: int) -> np.ndarray:
-    """What frames are chosen by (n,): spread of a committee, distance from known frames, or chance."""
+    """The values (n,) frames are chosen by: spread of a committee, distance from known frames, or chance."""
     if how == "random":
         return np.random.default_rng(seed).random(len(found))
     if how == "novel" or len(model.members) < 2:

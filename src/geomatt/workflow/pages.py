@@ -49,7 +49,7 @@ def auto_page(
 def improvement_page(
     model: AnyPotential, tested: EvaluationResult, folder: Path, rounds: Sequence[Mapping[str, Any]]
 ) -> Page:
-    """What rounds of `improve` have gained, and the errors of the last model."""
+    """The gains of the rounds of `improve`, and the errors of the last model."""
     page = evaluation_report(model, tested)
     note = "Frames that were not trained on. New frames are those the round has labelled."
     gained = table("Force MAE (meV/Å)", ROUND_HEADINGS, round_rows(rounds), note=note)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def report_text(report: dict[str, Any]) -> str:
-    """What was made, how good it is, and how to use it."""
+    """A report on the data and the model, their errors, and commands to use them."""
     data, training = report["data"], report["training"]
     settings = data["made_by"]["settings"]
     errors = report["evaluation"]["overall"]

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from geomatt.data.files import atomic_write, locked_folder
 from geomatt.data.make.folder import plain, without_work
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, locked_folder
 
 Watch = Callable[[str, int, str], AbstractContextManager[Callable[[int], None]]]
 

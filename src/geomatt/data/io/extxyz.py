@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import atomic_output
 from geomatt.data.io.frames import Frame
 from geomatt.data.structures import Structure
 from geomatt.elements import NUMBERS, SYMBOLS, atomic_number
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_output
 
 SUFFIXES = (".xyz", ".extxyz")
 COMPRESSED = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}

@@ -11,7 +11,6 @@ import numpy as np
 from geomatt import units
 from geomatt.data.dataset import Dataset
 from geomatt.data.electrons import CHARGE_KEYS, MULTIPLICITY_KEYS, check_charge, check_multiplicity
-from geomatt.data.files import atomic_output
 from geomatt.data.io.archive import Archive
 from geomatt.data.io.fields import (
     IGNORE,
@@ -27,6 +26,7 @@ from geomatt.data.io.fields import (
 )
 from geomatt.data.io.file_units import GivenUnits, resolve_units
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_output
 
 # Known array names of each quantity; the first is that of sGDML, the second that of rMD17.
 KNOWN_KEYS: dict[str, tuple[str, ...]] = {

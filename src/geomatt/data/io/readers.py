@@ -11,7 +11,6 @@ from typing import Unpack
 from geomatt import units
 from geomatt.arguments import require
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import require_writable
 from geomatt.data.io import extxyz
 from geomatt.data.io.ase_io import ase_format, ase_frames
 from geomatt.data.io.fields import IGNORE
@@ -22,6 +21,7 @@ from geomatt.data.mapped import SUFFIX, is_mapped, read_mapped, write_mapped
 from geomatt.data.public.catalogue import CATALOGUE, UNITS, find_entry, locate
 from geomatt.data.public.embedded import EMBEDDED
 from geomatt.errors import GeomAttError
+from geomatt.files import require_writable
 
 PART = 5000  # frames of an xyz file read at a time
 _LABELS = {"energy": "energies", "forces": "forces", "stress": "stress"}  # that may be left out
@@ -117,7 +117,7 @@ def write(dataset: Dataset, path: str | Path, *, energy_unit: str | None = None)
 def read_parts(
     path: str | Path, *, keys: Mapping[str, str] | None = None, **given: Unpack[GivenUnits]
 ) -> Iterator[Dataset]:
-    """What `read` gives, in parts: frames of xyz files are never all in memory, other files are one part."""
+    """The data of `read` in parts: frames of xyz files are never all in memory, other files are one part."""
     file = Path(path)
     if not (file.is_file() and file.stat().st_size and extxyz.is_extxyz(file)):
         yield read(path, **given, keys=keys)

@@ -52,7 +52,7 @@ class MethodConfig:
 
 @dataclass(frozen=True)
 class SampleConfig(MethodConfig):
-    """How a molecule is sampled."""
+    """Settings for the sampling of a molecule."""
 
     conformers: int = setting(
         1, "conformers made of a SMILES string; walkers take turns", group=START, least=1

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from geomatt.data.dataset import Dataset
-from geomatt.data.files import atomic_write, locked_folder, require_writable
 from geomatt.data.io.readers import write
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_write, locked_folder, require_writable
 
 _SETTINGS, _LOCK = "settings.json", ".lock"
 SUFFIXES = (".npz", ".xyz", ".extxyz")

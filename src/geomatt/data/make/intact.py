@@ -30,7 +30,7 @@ class Bonding:
         return cls(numbers, bonded(numbers, _distances(structure.positions), TOLERANCE))
 
     def fault(self, positions: np.ndarray) -> str:
-        """What is no longer whole at these positions (N, 3), such as "bond O2–H8"; empty if all is well."""
+        """The first fault at these positions (N, 3), such as "bond O2–H8"; empty if there is none."""
         if not np.isfinite(positions).all():
             return "positions are not finite"
         distance = _distances(positions)

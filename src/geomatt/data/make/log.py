@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
-from geomatt.data.files import write_error
+from geomatt.files import write_error
 
 _HEAD = struct.Struct("<II")  # length and checksum of the record that follows
 

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import sha256
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols
 from geomatt.errors import GeomAttError
+from geomatt.files import sha256
 
 XTB = ("GFN2-xTB", "GFN1-xTB")
 _XTB_NAMES = {
@@ -72,13 +72,13 @@ class Method:
         return {"calculator": self.calculator, "arguments": arguments, "package": package, "version": release}
 
     def made_by(self, config: MethodConfig) -> dict[str, Any]:
-        """How labels were made: versions and settings."""
+        """Versions and settings with which labels were made."""
         from geomatt import __version__
 
         return {"geomatt": __version__, "method": self.describe(), "settings": config.to_dict()}
 
     def origin(self, config: MethodConfig) -> dict[str, str]:
-        """What a data file records of its labels."""
+        """The description of labels in a data file."""
         return {"theory": self.theory, "made_by": json.dumps(self.made_by(config)), "energy_unit": "eV"}
 
     def _package(self) -> tuple[str, str]:

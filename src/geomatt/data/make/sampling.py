@@ -26,9 +26,9 @@ from geomatt.data.make.walker import (
     EQUILIBRATING,
     FAILED,
     MOST_STARTS,
-    Frame,
     Start,
     Walk,
+    WalkerFrame,
     walk,
 )
 from geomatt.data.make.workers import Job, Workers, single
@@ -78,7 +78,9 @@ def sample(
             Walker(Walk(starts[i % len(starts)], config, i), RecordLog(folder.path / f"walker-{i}.log"))
             for i in range(config.walkers)
         ]
-        run = _Run(config, method, molecule, starts, walkers, name or formula(molecule[0].numbers), began)
+        run = _Sampling(
+            config, method, molecule, starts, walkers, name or formula(molecule[0].numbers), began
+        )
         if any(walker.frames for walker in walkers):  # in one call: they were not made at this speed
             tell(sum(walker.progress(walker.frames) for walker in walkers))
         try:
@@ -101,16 +103,16 @@ class Walker:
 
     def __init__(self, walk: Walk, log: RecordLog) -> None:
         self.walk, self.log = walk, log
-        self.frames = [Frame.from_bytes(record) for record in log.read()]
+        self.frames = [WalkerFrame.from_bytes(record) for record in log.read()]
 
     @property
-    def kept(self) -> list[Frame]:
+    def kept(self) -> list[WalkerFrame]:
         """Frames of the data set."""
         config = self.walk.config
         return [f for f in self.frames if f.counts(config.broken)][: config.share(self.walk.walker)]
 
-    def progress(self, frames: Sequence[Frame]) -> int:
-        """How many of these frames were asked for."""
+    def progress(self, frames: Sequence[WalkerFrame]) -> int:
+        """The number of these frames that equilibrate or belong to the data set."""
         return sum(f.status == EQUILIBRATING or f.counts(self.walk.config.broken) for f in frames)
 
     def job(self, seconds: float, tell: Progress) -> Job:
@@ -120,7 +122,7 @@ class Walker:
             last = self.frames[-1] if self.frames else None
             records = yield walk, (self.walk, last, len(self.frames), wanted, seconds)
             self.log.append(records)
-            new = [Frame.from_bytes(record) for record in records]
+            new = [WalkerFrame.from_bytes(record) for record in records]
             self.frames += new
             tell(self.progress(new))
 
@@ -155,8 +157,8 @@ class Walker:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """What `sample` has done so far."""
+class _Sampling:
+    """The state of a call of `sample`."""
 
     config: SampleConfig
     method: Method

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from geomatt.data.files import atomic_output
 from geomatt.data.make.config import SampleConfig
 from geomatt.data.make.method import Method, NotConverged, Reference, as_atoms
 from geomatt.data.make.walker import Start
@@ -16,6 +15,7 @@ from geomatt.data.make.workers import Job
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_output
 
 FORCE, STEPS = 0.01, 500  # eV/Å and steps of the relaxation
 _DISPLACEMENT = 0.005  # Å
@@ -81,7 +81,7 @@ def _relaxed(reference: Reference, structure: Structure) -> np.ndarray:
 
 
 class _Forwarded:
-    """What ASE's optimisers need of a calculator; failures are repeated by the reference."""
+    """The parts of a calculator that ASE's optimisers need; failures are repeated by the reference."""
 
     def __init__(self, reference: Reference) -> None:
         self.reference = reference

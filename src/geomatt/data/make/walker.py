@@ -34,7 +34,7 @@ class _Diverged(Exception):
 
 
 @dataclass(frozen=True)
-class Frame:
+class WalkerFrame:
     """An entry in the log of a walker. The labels are those of `positions`."""
 
     status: int
@@ -52,7 +52,7 @@ class Frame:
         return np.concatenate([head, *(a.reshape(-1) for a in arrays)]).astype("<f8").tobytes()
 
     @classmethod
-    def from_bytes(cls, record: bytes) -> Frame:
+    def from_bytes(cls, record: bytes) -> WalkerFrame:
         values = np.frombuffer(record, dtype="<f8")
         status, age, energy, temperature, failures = values[:_HEAD].tolist()
         arrays = values[_HEAD:].reshape(3, -1, 3)
@@ -97,7 +97,7 @@ class Walk:
         return np.random.default_rng([self.config.seed, self.walker, number, attempt])
 
 
-def walk(task: Walk, last: Frame | None, number: int, wanted: int, seconds: float) -> list[bytes]:
+def walk(task: Walk, last: WalkerFrame | None, number: int, wanted: int, seconds: float) -> list[bytes]:
     """Frames from `number` on, after the frame `last`, until `wanted` of them count or time is up.
 
     How many there are depends on the time, the frames do not. It ends early when the walker starts anew.
@@ -116,7 +116,9 @@ def walk(task: Walk, last: Frame | None, number: int, wanted: int, seconds: floa
     return records
 
 
-def next_frame(task: Walk, last: Frame | None, number: int, reference: Reference, bonding: Bonding) -> Frame:
+def next_frame(
+    task: Walk, last: WalkerFrame | None, number: int, reference: Reference, bonding: Bonding
+) -> WalkerFrame:
     """The frame after `last` (None: the first)."""
     config, structure = task.config, task.start.structure
     anew = last is None or last.begins_anew(config.broken)
@@ -143,10 +145,10 @@ def next_frame(task: Walk, last: Frame | None, number: int, reference: Reference
         else:
             status = EQUILIBRATING if age < config.equilibration_frames else GOOD
         failures = reference.failures - before
-        return Frame(status, age, energy, temperature, failures, positions, velocities, forces)
+        return WalkerFrame(status, age, energy, temperature, failures, positions, velocities, forces)
     nowhere = np.zeros_like(structure.positions)
     failures = reference.failures - before
-    return Frame(status, age, np.nan, np.nan, failures, structure.positions, nowhere, nowhere)
+    return WalkerFrame(status, age, np.nan, np.nan, failures, structure.positions, nowhere, nowhere)
 
 
 def _first(task: Walk, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 
 from geomatt.cache import cache_directory
-from geomatt.data.files import atomic_output, sha256
 from geomatt.data.io.archive import load_arrays
 from geomatt.data.io.npz import KNOWN_KEYS
 from geomatt.data.public.catalogue import CATALOGUE, Entry, find_entry
 from geomatt.elements import SYMBOLS, formula
 from geomatt.errors import GeomAttError
+from geomatt.files import atomic_output, sha256
 
 Progress = Callable[[int, int | None], None]  # bytes received, total bytes if known
 _CHUNK = 1 << 16

@@ -38,7 +38,7 @@ class Excess:
 def frame_doubts(
     ranges: Ranges, structures: Mapping[int, Structure], limit: float, pairs: Pairs = "local"
 ) -> list[str]:
-    """What to tell a user of structures (by number) with unknown bonds, or a pair `limit` Å out of its range.
+    """Warnings about structures (by number) with unknown bonds, or a pair `limit` Å out of its range.
 
     Limits are looked up once for every bond graph, so that thousands of frames of a trajectory are cheap.
     """

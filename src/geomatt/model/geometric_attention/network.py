@@ -28,8 +28,10 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.images import summed_basis
+from geomatt.model.geometric_attention.work import GeometricAttentionWork
 from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network
 from geomatt.model.pairs import pair_distances, pair_switch
+from geomatt.model.work import Work
 
 # Φ̂ is zero where its exponent is larger: exp(−40) ≈ 4e−18 is below float64's resolution.
 EXPONENT_LIMIT = 40.0
@@ -229,6 +231,18 @@ class GeometricAttention(Network):
         from geomatt.model.geometric_attention.engine import GeometricAttentionEngine
 
         return GeometricAttentionEngine(self.config, name)
+
+    def evaluation_work(self, atoms: int, batch: int = 1, pairs: float | None = None) -> Work | None:
+        counts = self._counts()
+        if pairs is None:
+            return counts.energy_and_forces(atoms, batch)
+        return counts.sparse_energy_and_forces(atoms, pairs, len(self.config.elements))
+
+    def training_work(self, atoms: int, batch: int) -> Work | None:
+        return self._counts().training_step(atoms, batch)
+
+    def _counts(self) -> GeometricAttentionWork:
+        return GeometricAttentionWork(self.config, sum(p.numel() for p in self.parameters()))
 
 
 class OverlapFunctions(nn.Module):

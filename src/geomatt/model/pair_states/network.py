@@ -264,7 +264,7 @@ class PairStates(Network):
         return atoms.clamp(min=1.0) ** -0.5
 
     def pair_weights(self, batch: Batch, switch: Tensor | None) -> Tensor:
-        """What multiplies the initial states and those after each round, (T + 1, B, N, N, 1).
+        """The factors of the initial states and of those after each round, (T + 1, B, N, N, 1).
 
         Zero for padding, else one, or `switch` if it is given and the atoms of the pair are two.
         """

@@ -93,7 +93,7 @@ def add_to_lammps(
 
 
 class _Compute:
-    """What LAMMPS calls in every step."""
+    """The function that LAMMPS calls in every step."""
 
     def __init__(self, lmp: Any, moved: MovedAtoms, energy_unit: float) -> None:
         self.lmp, self.moved, self.energy_unit = lmp, moved, energy_unit

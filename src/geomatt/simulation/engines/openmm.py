@@ -71,7 +71,7 @@ def openmm_force(
 
 
 class _Compute:
-    """What OpenMM calls in every step: energy (kJ/mol) and forces (kJ/mol/nm) of a State."""
+    """The function that OpenMM calls in every step: energy (kJ/mol) and forces (kJ/mol/nm) of a State."""
 
     def __init__(self, moved: MovedAtoms, periodic: bool) -> None:
         self.moved, self.periodic = moved, periodic

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import EXPONENT_LIMIT, GeometricAttention, OverlapFunctions
 from geomatt.model.geometric_attention.sparse.layout import PairDistances, PairLayout
 from geomatt.model.geometric_attention.sparse.ops import Gather, Gaussians, Spread, Step
-from geomatt.model.interface import Engine, Evaluation, Parameters
+from geomatt.model.interface import Engine, Evaluation, Neighbours, Parameters
 from geomatt.model.neighbours import NeighbourList, neighbour_list
 
 # Bytes of the largest array of a block of pairs: on a processor about what its caches hold, on a graphics
@@ -47,6 +47,17 @@ class SparseResult:
     atomic_energies: Tensor  # (N,), the network's precision
     forces: Tensor  # (N, 3), −∂E/∂r in the precision of the positions
     stress: Tensor | None = None  # (3, 3), in ASE's sign: positive where the cell wants to shrink
+
+
+@dataclass(frozen=True)
+class Layouts(Neighbours):
+    """A layout for each structure of a batch."""
+
+    each: list[PairLayout]
+
+    @property
+    def pairs(self) -> int:
+        return sum(int((~layout.empty).sum()) for layout in self.each)
 
 
 class SparseEngine(Engine):
@@ -76,29 +87,44 @@ class SparseEngine(Engine):
         index: Tensor | None,
         forces: bool,
         gradient: bool,
+        neighbours: Layouts | None = None,
     ) -> Evaluation:
-        """Members one after the other."""
+        """Members one after the other; `neighbours` are those of a single member."""
         atomic = torch.zeros_like(batch.positions[..., 0])
         found = torch.zeros_like(batch.positions)
         stress = None if batch.cell is None else torch.full_like(batch.cell, torch.nan)
         for m, network in enumerate(prepared):
-            own = batch.member(m)
-            for b, count in enumerate(own.atoms.tolist()):
-                cell = None if own.cell is None else own.cell[b]
-                pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
-                atoms = own.numbers[b, :count], own.positions[b, :count]
+            for b, (numbers, positions, box, pbc) in enumerate(_structures(batch.member(m))):
+                count, near = len(numbers), None if neighbours is None else neighbours.each[b]
                 if not forces and not any(pbc):
-                    atomic[m, b, :count] = sparse_atomic_energies(network, *atoms)
+                    atomic[m, b, :count] = sparse_atomic_energies(network, numbers, positions, near)
                     continue
-                box = cell if any(pbc) else None
-                result = sparse_energy_and_forces(network, *atoms, box, pbc, stress=all(pbc))
+                result = sparse_energy_and_forces(
+                    network, numbers, positions, box, pbc, stress=all(pbc), neighbours=near
+                )
                 atomic[m, b, :count], found[m, b, :count] = result.atomic_energies, result.forces
                 if stress is not None and result.stress is not None:
                     stress[m, b] = result.stress
         return Evaluation(atomic.sum(-1), atomic, found if forces else None, stress)
 
+    def neighbours(self, prepared: list[GeometricAttention], batch: Batch) -> Layouts:
+        return Layouts(
+            [
+                pair_layout(prepared[0], numbers, positions, None, box, pbc)
+                for numbers, positions, box, pbc in _structures(batch.member(0))
+            ]
+        )
+
     def capturable(self, batch: Batch) -> bool:
         return False
+
+
+def _structures(batch: Batch) -> Iterator[tuple[Tensor, Tensor, Tensor | None, list[bool]]]:
+    """Numbers, positions, cell (None without periodic directions) and pbc of each structure."""
+    for b, count in enumerate(batch.atoms.tolist()):
+        cell = None if batch.cell is None else batch.cell[b]
+        pbc = [False] * 3 if cell is None else (cell != 0).any(-1).tolist()
+        yield batch.numbers[b, :count], batch.positions[b, :count], cell if any(pbc) else None, pbc
 
 
 def sparse_atomic_energies(

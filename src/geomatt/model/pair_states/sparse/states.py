@@ -121,7 +121,7 @@ def scales(network: PairStates, batch: Batch, graph: PairGraph) -> Tensor:
 
 
 def switches(network: PairStates, batch: Batch, graph: PairGraph, switch: Tensor | None) -> Tensor | None:
-    """What multiplies the states in each layer, (T + 1, S, 1); all images of a pair are switched alike."""
+    """The factors of the states in each layer, (T + 1, S, 1); all images of a pair are switched alike."""
     if switch is None:
         return None
     atoms = batch.numbers.shape[-1]
