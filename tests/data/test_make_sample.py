@@ -372,11 +372,33 @@ def test_label_continues_and_leaves_out_failures(whole, tmp_path):
         len(label(whole.dataset, MethodConfig(TOY), out, workers=OneFrame(), progress=done.append).dataset)
         == 10
     )
-    assert done == [3, *[1] * 7]  # a probe and three labels were done before
+    assert done == [4, *[1] * 6]  # those done before come at once
     never = MethodConfig("toy_calculators:Never", {"fails": 0})
     result = label(whole.dataset, never, tmp_path / "some.extxyz")
-    assert result.failed == list(range(2, 10))
+    assert list(result.failed) == list(range(2, 10))
     assert len(result.dataset) == 2
+
+
+def test_element_that_the_method_lacks(tmp_path):
+    copper, silicon = (Structure(np.array([z, z]), np.array([[0.0, 0, 0], [0, 0, 2.3]])) for z in (29, 14))
+    emt = "ase.calculators.emt:EMT"
+    with pytest.raises(
+        GeomAttError, match=r"EMT cannot compute Si2: No EMT-potential for Si\. Choose another"
+    ):
+        sample([silicon], short(calculator=emt), tmp_path / "data.npz")
+    mixed = Dataset.from_structures([silicon, copper, silicon, copper])
+    result = label(mixed, MethodConfig(emt), tmp_path / "some.npz")
+    assert len(result.dataset) == 2
+    assert result.failed == dict.fromkeys((0, 2), f"{emt} cannot compute Si2: No EMT-potential for Si")
+    assert json.loads((tmp_path / "some.json").read_text())["failed"] == [0, 2]
+    with pytest.raises(
+        GeomAttError, match=r"failed for all 1 structures, at first: .*No EMT-potential for Si"
+    ):
+        label(mixed.select([0]), MethodConfig(emt), tmp_path / "none.npz")
+    francium = Structure(np.array([87]), np.zeros((1, 3)))
+    hydrogen = as_structure(molecule("H2"))
+    result = label(Dataset.from_structures([francium, hydrogen]), MethodConfig(), tmp_path / "xtb.npz")
+    assert list(result.failed) == [0]
 
 
 def test_elements_without_a_radius_have_no_bonds():
