@@ -107,7 +107,7 @@ class Method:
             from tblite.ase import TBLite
         except ImportError:
             raise GeomAttError(
-                f"{self.calculator} needs tblite. Install it with: pip install geomatt[xtb]"
+                f"{self.calculator} needs tblite. Install it with: pip install 'geomatt[xtb]'"
             ) from None
         heavy = symbols(sorted({int(z) for z in structure.numbers if z > _XTB_HEAVIEST}))
         if heavy:

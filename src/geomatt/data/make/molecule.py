@@ -82,7 +82,7 @@ def from_smiles(smiles: str, conformers: int, seed: int) -> list[Structure]:
     except ImportError:
         raise GeomAttError(
             f"There is no file {smiles}. Reading it as a SMILES string needs RDKit. "
-            "Install it with: pip install geomatt[smiles]"
+            "Install it with: pip install 'geomatt[smiles]'"
         ) from None
     RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
     try:

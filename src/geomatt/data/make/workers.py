@@ -217,7 +217,7 @@ def _dask_client(address: str) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise GeomAttError("Dask is missing. Install it with: pip install geomatt[dask]") from None
+        raise GeomAttError("Dask is missing. Install it with: pip install 'geomatt[dask]'") from None
     local = re.fullmatch(r"local:(\d+)", address)
     if local and int(local[1]) > 0:
         with (
