@@ -60,7 +60,7 @@ def test_all_stages_and_interruptions(tmp_path, monkeypatch):
     assert "force MAE" in text
     assert "below their error bars for 90%" in text
     assert "GeomAttCalculator" in text
-    assert load(out / "model").elements == (1, 8)
+    assert load(out / "model").elements == load(out).elements == (1, 8)
     again = auto([WATER], quick(), out)  # everything is there already
     assert again["evaluation"] == report["evaluation"]
     with pytest.raises(GeomAttError, match="was started with `epochs` 2, now it is 3"):
