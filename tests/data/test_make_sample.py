@@ -342,6 +342,8 @@ def test_molecules_from_files_and_smiles(tmp_path):
     assert sorted(ethanol[0].numbers) == [1] * 6 + [6, 6, 8]
     assert read_molecule("[NH4+]")[0].charge == 1
     assert read_molecule("[CH3]")[0].multiplicity == 2
+    with pytest.raises(GeomAttError, match=r"'O\.O' holds 2 molecules.*Give a file"):
+        read_molecule("O.O")
     for wrong in ("C(C", "notasmiles", "missing.xyz"):
         with pytest.raises(GeomAttError, match=r"neither a file nor|There is no file"):
             read_molecule(wrong)

@@ -91,6 +91,11 @@ def from_smiles(smiles: str, conformers: int, seed: int) -> list[Structure]:
             raise GeomAttError(
                 f"{smiles!r} is neither a file nor a valid SMILES string such as CCO for ethanol. Correct it."
             )
+        if (parts := len(Chem.GetMolFrags(parsed))) > 1:
+            raise GeomAttError(
+                f"{smiles!r} holds {parts} molecules, which are not placed beside each other. Give a "
+                "file with the whole structure."
+            )
         molecule = Chem.AddHs(parsed)
         # A fixed seed: the same string gives the same conformers.
         made = list(AllChem.EmbedMultipleConfs(molecule, conformers, randomSeed=seed + 1))  # type: ignore[attr-defined]
