@@ -59,7 +59,13 @@ def test_all_stages_and_interruptions(tmp_path, monkeypatch):
     text = (out / "report.txt").read_text()
     assert "force MAE" in text
     assert "below their error bars for 90%" in text
-    assert "GeomAttCalculator" in text
+    assert text.startswith("A force field of H2O (3 atoms)")
+    for hint in (
+        "GeomAttCalculator",
+        f"geomatt md {out}/model",
+        f"geomatt improve {out}/model {out}/data.npz",
+    ):
+        assert hint in text
     assert load(out / "model").elements == load(out).elements == (1, 8)
     again = auto([WATER], quick(), out)  # everything is there already
     assert again["evaluation"] == report["evaluation"]
