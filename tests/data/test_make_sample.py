@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ from ase.build import molecule
 import geomatt
 from geomatt.data import read, write
 from geomatt.data.dataset import Dataset
+from geomatt.data.files import write_error
 from geomatt.data.make import SampleConfig, label, open_workers, read_molecule, sample
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.intact import Bonding
@@ -319,17 +321,33 @@ def test_full_disk(tmp_path):
     assert RecordLog(tmp_path / "log").read() == [b"one"]
 
 
-def test_full_disk_while_sampling(tmp_path, monkeypatch):
+@pytest.mark.parametrize("final", [False, True])
+def test_full_disk_while_working(whole, tmp_path, monkeypatch, final):
+    """In the middle, or when the data is written: the message says that work is kept, and so it is."""
     append = RecordLog.append
 
     def full(self, records):
-        if len(self.read()) >= 4:
-            raise GeomAttError("Cannot write: no space left on device. The disk is full: free some space.")
+        if len(self.read()) >= 2:
+            raise write_error(self.path, OSError(errno.ENOSPC, "No space left on device"))
         append(self, records)
 
-    monkeypatch.setattr(RecordLog, "append", full)
-    with pytest.raises(GeomAttError, match=r"disk is full.*labelled so far"):
-        sample([WATER], short(), tmp_path / "data.npz", workers=OneFrame())
+    def no_file(*_, **__):
+        raise write_error("data", OSError(errno.ENOSPC, "No space left on device"))
+
+    with monkeypatch.context() as patch:
+        if final:
+            patch.setattr("geomatt.data.make.folder.write", no_file)
+        else:
+            patch.setattr(RecordLog, "append", full)
+        message = r"disk is full: free some space\. Everything finished so far is kept, and the same command"
+        with pytest.raises(GeomAttError, match=message):
+            sample([WATER], short(), tmp_path / "data.npz", workers=OneFrame())
+        with pytest.raises(GeomAttError, match=message):
+            label(whole.dataset, MethodConfig(TOY), tmp_path / "more.npz", workers=OneFrame())
+    done = []
+    assert same(sample([WATER], short(), tmp_path / "data.npz", progress=done.append).dataset, whole.dataset)
+    assert done[0] == (19 if final else 6)
+    assert len(label(whole.dataset, MethodConfig(TOY), tmp_path / "more.npz").dataset) == 10
 
 
 def test_molecules_from_files_and_smiles(tmp_path):

@@ -14,6 +14,7 @@ import numpy as np
 
 from geomatt.arguments import path_of, require
 from geomatt.data.dataset import Dataset
+from geomatt.data.files import WriteError
 from geomatt.data.make.config import NOT_COMPARED, SampleConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.intact import Bonding
@@ -83,6 +84,8 @@ def sample(
             tell(sum(walker.progress(walker.frames) for walker in walkers))
         try:
             workers.run(walker.job(workers.seconds, tell) for walker in walkers)
+        except WriteError:
+            raise
         except GeomAttError as error:
             raise GeomAttError(f"{error}{folder.rescue(run.dataset(), run.summary())}") from error
         dataset, summary = run.dataset(), run.summary()
