@@ -186,6 +186,8 @@ def open_workers(workers: int = 1, dask: str | None = None) -> Iterator[Workers]
     """
     if workers < 1:
         raise GeomAttError(f"`workers` must be at least 1, not {workers}.")
+    if dask is not None and workers > 1:
+        raise GeomAttError("`workers` and `dask` are two ways to spread work: leave one of them out.")
     with _one_thread():
         if dask is not None:
             with _dask_client(dask) as client:
