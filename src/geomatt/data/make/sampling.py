@@ -99,6 +99,11 @@ def total_frames(config: SampleConfig) -> int:
     return config.frames + config.walkers * config.equilibration_frames
 
 
+def frames_word(config: SampleConfig) -> str:
+    """What `total_frames` counts, for a progress bar."""
+    return "frames with equilibration" if config.equilibration_frames else "frames"
+
+
 class Walker:
     """The frames of a walker so far, with the log that holds them."""
 
