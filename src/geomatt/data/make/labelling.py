@@ -90,8 +90,9 @@ def label(
             "seconds": round(time.monotonic() - began, 3),
             "made_by": method.made_by(config),
         }
+        theory = method.theory
         dataset = Dataset.from_structures(
-            (labels[i].applied(todo[i], method) for i in good),
+            (labels[i].applied(todo[i], theory) for i in good),
             name=structures.name,
             origin=method.origin(config),
         )
@@ -127,8 +128,8 @@ class _Label:
         stress = rest[:9].reshape(3, 3) if has_stress else None
         return cls(int(index), int(failures), energy, rest[9 * int(has_stress) :].reshape(-1, 3), stress)
 
-    def applied(self, structure: Structure, method: Method) -> Structure:
-        info = {**structure.info, "theory": method.theory}
+    def applied(self, structure: Structure, theory: str) -> Structure:
+        info = {**structure.info, "theory": theory}
         return replace(structure, energy=self.energy, forces=self.forces, stress=self.stress, info=info)
 
 
