@@ -1,7 +1,9 @@
 """A reference method of your own: PBE by PySCF as an ASE calculator (pip install pyscf).
 
     cd examples
-    geomatt sample water.xyz --out water.npz --calculator pbe:PBE --argument basis=def2-svp --frames 50
+    geomatt sample O --out water.npz --calculator pbe:PBE --argument basis=def2-svp --frames 50
+
+O is water as a SMILES string, which needs RDKit (pip install 'geomatt[rdkit]'); a file works without it.
 
 Run as a script, it samples a hydrogen molecule. Every ASE calculator works like this: a class or function
 that can be imported, with keyword arguments.

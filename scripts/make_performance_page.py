@@ -21,7 +21,7 @@ HEAD = """\
 This page is generated from the result files of `geomatt bench` ({files}) by
 `scripts/make_performance_page.py`; no number is typed by hand. To measure on your machine:
 
-    pip install geomatt[bench]
+    pip install 'geomatt[bench]'
     geomatt bench --json mine.json --plot scaling.png
 
 **How.** Contenders run in turns within one process, and every time stands beside a baseline of the same

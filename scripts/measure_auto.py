@@ -4,8 +4,9 @@
     python scripts/measure_auto.py RUN --name geraniol
 
 Repeats a piece of every stage with the run's own molecule and settings, each for about 20 s: a run that was
-interrupted, or shared its cores, does not say how long it would have taken. Writes results/auto.json and a
-table in docs/from-a-molecule.md. With --table alone, only the table is written.
+interrupted, or shared its cores, does not say how long it would have taken. Writes results/auto.json, which
+holds a result for each name, and a table of each in docs/from-a-molecule.md. With --table alone, only the
+tables are written.
 """
 
 from __future__ import annotations
@@ -47,14 +48,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("run", type=Path, nargs="?")
     parser.add_argument("--name", help="of the molecule; that of the run by default")
-    parser.add_argument("--table", action="store_true", help="write the table of the result there is")
+    parser.add_argument("--table", action="store_true", help="write the tables of the results there are")
     options = parser.parse_args()
     if not options.table:
         if options.run is None:
             parser.error("RUN is needed")
-        found = json.dumps(measured(options.run, options.name), indent=2, ensure_ascii=False)
-        (ROOT / RESULT).write_text(found + "\n", encoding="utf-8")
-    write_block(ROOT / PAGE, "auto", table(json.loads((ROOT / RESULT).read_text(encoding="utf-8"))))
+        store(measured(options.run, options.name), ROOT / RESULT)
+    found = json.loads((ROOT / RESULT).read_text(encoding="utf-8"))
+    write_block(ROOT / PAGE, "auto", "\n\n".join(map(table, found.values())))
+
+
+def store(result: dict[str, Any], path: Path) -> None:
+    """Add a result to the file, or replace the one of the same name; the others stay."""
+    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    found[result["name"]] = result
+    path.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def measured(run: Path, name: str | None) -> dict[str, Any]:
@@ -68,7 +76,7 @@ def measured(run: Path, name: str | None) -> dict[str, Any]:
     counts = {
         "reference calculations": frames * settings.stride,
         "training steps": steps,
-        "steps of dynamics": report["dynamics"]["steps"],
+        "steps of dynamics": report["dynamics"].get("steps", 0),  # none if it failed
         "frames tested": report["evaluation"]["structures"],
     }
     times = {
@@ -153,18 +161,21 @@ def testing(model: AnyPotential, data: Dataset) -> float:
 
 
 def table(result: dict[str, Any]) -> str:
-    """The block of the page."""
+    """A molecule in the block of the page."""
     data, motion, errors, unit = (result[key] for key in ("data", "dynamics", "errors", "unit"))
-    drift = 1000 * motion["drift_eV_per_atom_ps"]
-    whole = f"; {motion['failure']}" if motion["failure"] else ", intact"
+    length, course = "", f"failed: {motion['failure']}"
+    if "time_fs" in motion:
+        drift = 1000 * motion["drift_eV_per_atom_ps"]
+        whole = f"; {motion['failure']}" if motion["failure"] else ", intact"
+        length = f", {motion['time_fs'] / 1000:g} ps"
+        course = f"{motion['mean_temperature_K']:.0f} K, drift {drift:.2g} meV per atom and ps{whole}"
     tested = f"force MAE on {errors['frames']} frames of other stretches"
     lines = [
         f"| {result['name']}, {result['formula']}, {result['atoms']} atoms | |",
         "|---|---|",
         f"| {tested} | {errors['forces_mae']:.3g} {unit}/Å |",
         f"| energy MAE | {errors['energy_mae']:.3g} {unit} |",
-        f"| dynamics at constant energy, {motion['time_fs'] / 1000:g} ps | "
-        f"{motion['mean_temperature_K']:.0f} K, drift {drift:.2g} meV per atom and ps{whole} |",
+        f"| dynamics at constant energy{length} | {course} |",
     ]
     total = 0.0
     for what, stage in result["stages"].items():

@@ -46,6 +46,8 @@ def run_script(path: str, *arguments: str) -> None:
 def test_example(name, tmp_path, monkeypatch):
     if name == "waters.py":
         pytest.importorskip("tblite", reason="tblite is not installed (pip install 'geomatt[xtb]')")
+    if name == "pbe.py":
+        pytest.importorskip("pyscf", reason="pyscf is not installed (pip install pyscf)")
     monkeypatch.chdir(tmp_path)
     assert Process(EXAMPLES / name, *ARGUMENTS[name], run=run_script).check().strip()
 

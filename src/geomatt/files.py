@@ -25,6 +25,11 @@ _ADVICE = {
     errno.EROFS: "The file system is read-only: choose another directory.",
 }
 
+
+class WriteError(GeomAttError):
+    """A file could not be written."""
+
+
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # errors of any write, also by other libraries
 
 
@@ -115,10 +120,10 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_error(path: str | Path, error: OSError) -> GeomAttError:
+def write_error(path: str | Path, error: OSError) -> WriteError:
     """Error message for a failed write, with advice."""
     advice = _ADVICE.get(error.errno or 0, "Check the disk, or choose another directory.")
-    return GeomAttError(f"Cannot write {path}: {error.strerror or error}. {advice}")
+    return WriteError(f"Cannot write {path}: {error.strerror or error}. {advice}")
 
 
 def _to_disk(path: Path) -> None:

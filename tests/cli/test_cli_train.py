@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import types
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from training_toy import history, npz, springs
 
 from geomatt.cli.train_display import live_progress, summary_table
 from geomatt.data import Dataset, Structure, write
+from geomatt.data.make import Workers
 from geomatt.model import Committee, load
 from geomatt.training.config import read_settings
 from geomatt.training.history import EpochRow
@@ -95,6 +97,17 @@ def test_members_and_transfer(data, tmp_path):
     status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2, "--no-report")
     assert status == 0, err
     assert len(history(tmp_path / "moved")) == 2
+
+
+def test_members_of_workers_are_no_finished_run(data, tmp_path, monkeypatch):
+    """They were trained a moment ago; only when nothing was left to do, the message says how to go on."""
+    monkeypatch.setattr("geomatt.data.make.open_workers", lambda workers, dask: nullcontext(Workers()))
+    run = (*TINY, *SIZES, "--out", tmp_path / "run", "--workers", 2)
+    said = geomatt("train", data, *run, "--members", 2, "--epochs", 1)
+    assert said.status == 0, said.stderr
+    assert "is finished" not in said.stderr
+    again = geomatt("train", "--out", tmp_path / "run", "--workers", 2, "--resume")
+    assert "member_0 is finished" in again.stderr
 
 
 def test_transfer_from_a_model_that_ships(tmp_path):

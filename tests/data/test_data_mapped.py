@@ -6,15 +6,20 @@ import json
 
 import numpy as np
 import pytest
+import torch
+from conftest import small_network
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from geomatt import Potential
 from geomatt.cli import app
 from geomatt.data import Dataset, Structure, concatenate, read, write
 from geomatt.data.io import readers
 from geomatt.data.mapped import MappedDataset, excerpt, write_mapped
 from geomatt.errors import GeomAttError
+from geomatt.model import Normalisation
+from geomatt.pages import explain
 
 
 def structure(seed: int, *, forces: bool, cell: bool, charge: float) -> Structure:
@@ -127,3 +132,16 @@ def test_statistics_are_taken_from_some(tmp_path):
     np.testing.assert_array_equal(chosen, excerpt(mapped, count=5))
     assert set(excerpt(mapped, np.arange(20), count=5)) <= set(range(20))
     assert len(excerpt(data, count=5)) == len(data)  # data in memory is used as a whole
+
+
+def test_explained_without_a_warning(tmp_path):
+    """Arrays on disk cannot be written to, of which torch warns when it shares them."""
+    one = Structure(np.array([8, 1, 1]), np.array([[0.0, 0, 0], [0.96, 0, 0], [-0.24, 0.93, 0]]))
+    write_mapped([Dataset.from_structures([one])], tmp_path / "w.arrays")
+    mapped = read(tmp_path / "w.arrays", keys={"energy": "none", "forces": "none"})
+    before = torch.is_warn_always_enabled()
+    torch.set_warn_always(True)
+    try:
+        explain(Potential(small_network(), Normalisation(0.0, 1.0)), [mapped[0]])
+    finally:
+        torch.set_warn_always(before)

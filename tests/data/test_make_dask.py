@@ -70,6 +70,8 @@ def test_scheduler_that_cannot_be_reached(monkeypatch):
             open_workers(dask=wrong).__enter__()
     with pytest.raises(GeomAttError, match="`workers`"):
         open_workers(0).__enter__()
+    with pytest.raises(GeomAttError, match="`workers` and `dask` are two ways"):
+        open_workers(2, "local:2").__enter__()
 
 
 @pytest.mark.filterwarnings("ignore")

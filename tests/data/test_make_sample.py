@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -30,6 +31,7 @@ from geomatt.data.make.sampling import total_frames
 from geomatt.data.make.workers import Workers
 from geomatt.data.structures import Structure, as_structure
 from geomatt.errors import GeomAttError
+from geomatt.files import write_error
 
 TOY = "toy_calculators:Springs"
 WATER = as_structure(molecule("H2O"))
@@ -319,17 +321,33 @@ def test_full_disk(tmp_path):
     assert RecordLog(tmp_path / "log").read() == [b"one"]
 
 
-def test_full_disk_while_sampling(tmp_path, monkeypatch):
+@pytest.mark.parametrize("final", [False, True])
+def test_full_disk_while_working(whole, tmp_path, monkeypatch, final):
+    """In the middle, or when the data is written: the message says that work is kept, and so it is."""
     append = RecordLog.append
 
     def full(self, records):
-        if len(self.read()) >= 4:
-            raise GeomAttError("Cannot write: no space left on device. The disk is full: free some space.")
+        if len(self.read()) >= 2:
+            raise write_error(self.path, OSError(errno.ENOSPC, "No space left on device"))
         append(self, records)
 
-    monkeypatch.setattr(RecordLog, "append", full)
-    with pytest.raises(GeomAttError, match=r"disk is full.*labelled so far"):
-        sample([WATER], short(), tmp_path / "data.npz", workers=OneFrame())
+    def no_file(*_, **__):
+        raise write_error("data", OSError(errno.ENOSPC, "No space left on device"))
+
+    with monkeypatch.context() as patch:
+        if final:
+            patch.setattr("geomatt.data.make.folder.write", no_file)
+        else:
+            patch.setattr(RecordLog, "append", full)
+        message = r"disk is full: free some space\. Everything finished so far is kept, and the same command"
+        with pytest.raises(GeomAttError, match=message):
+            sample([WATER], short(), tmp_path / "data.npz", workers=OneFrame())
+        with pytest.raises(GeomAttError, match=message):
+            label(whole.dataset, MethodConfig(TOY), tmp_path / "more.npz", workers=OneFrame())
+    done = []
+    assert same(sample([WATER], short(), tmp_path / "data.npz", progress=done.append).dataset, whole.dataset)
+    assert done[0] == (19 if final else 6)
+    assert len(label(whole.dataset, MethodConfig(TOY), tmp_path / "more.npz").dataset) == 10
 
 
 def test_molecules_from_files_and_smiles(tmp_path):
@@ -342,6 +360,8 @@ def test_molecules_from_files_and_smiles(tmp_path):
     assert sorted(ethanol[0].numbers) == [1] * 6 + [6, 6, 8]
     assert read_molecule("[NH4+]")[0].charge == 1
     assert read_molecule("[CH3]")[0].multiplicity == 2
+    with pytest.raises(GeomAttError, match=r"'O\.O' holds 2 molecules.*Give a file"):
+        read_molecule("O.O")
     for wrong in ("C(C", "notasmiles", "missing.xyz"):
         with pytest.raises(GeomAttError, match=r"neither a file nor|There is no file"):
             read_molecule(wrong)
@@ -372,11 +392,33 @@ def test_label_continues_and_leaves_out_failures(whole, tmp_path):
         len(label(whole.dataset, MethodConfig(TOY), out, workers=OneFrame(), progress=done.append).dataset)
         == 10
     )
-    assert done == [3, *[1] * 7]  # a probe and three labels were done before
+    assert done == [4, *[1] * 6]  # those done before come at once
     never = MethodConfig("toy_calculators:Never", {"fails": 0})
     result = label(whole.dataset, never, tmp_path / "some.extxyz")
-    assert result.failed == list(range(2, 10))
+    assert list(result.failed) == list(range(2, 10))
     assert len(result.dataset) == 2
+
+
+def test_element_that_the_method_lacks(tmp_path):
+    copper, silicon = (Structure(np.array([z, z]), np.array([[0.0, 0, 0], [0, 0, 2.3]])) for z in (29, 14))
+    emt = "ase.calculators.emt:EMT"
+    with pytest.raises(
+        GeomAttError, match=r"EMT cannot compute Si2: No EMT-potential for Si\. Choose another"
+    ):
+        sample([silicon], short(calculator=emt), tmp_path / "data.npz")
+    mixed = Dataset.from_structures([silicon, copper, silicon, copper])
+    result = label(mixed, MethodConfig(emt), tmp_path / "some.npz")
+    assert len(result.dataset) == 2
+    assert result.failed == dict.fromkeys((0, 2), f"{emt} cannot compute Si2: No EMT-potential for Si")
+    assert json.loads((tmp_path / "some.json").read_text())["failed"] == [0, 2]
+    with pytest.raises(
+        GeomAttError, match=r"failed for all 1 structures, at first: .*No EMT-potential for Si"
+    ):
+        label(mixed.select([0]), MethodConfig(emt), tmp_path / "none.npz")
+    francium = Structure(np.array([87]), np.zeros((1, 3)))
+    hydrogen = as_structure(molecule("H2"))
+    result = label(Dataset.from_structures([francium, hydrogen]), MethodConfig(), tmp_path / "xtb.npz")
+    assert list(result.failed) == [0]
 
 
 def test_elements_without_a_radius_have_no_bonds():

@@ -101,7 +101,7 @@ def test_members_in_other_processes(tmp_path):
             return isinstance(error, futures.BrokenExecutor)
 
     done = []
-    spread_members(config, tmp_path / "spread", Dying(), progress=done.append)
+    assert spread_members(config, tmp_path / "spread", Dying(), progress=done.append) == [3, 3]
     assert sum(done) == 6
     results = train_members(
         dataset, make_splits(config, len(dataset)), config, tmp_path / "spread", resume=True

@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 from contextlib import nullcontext
+from pathlib import Path
 
 import pytest
 from ase.build import molecule
+from scripts_path import load_script
 
 from geomatt import load
 from geomatt.data.structures import as_structure
@@ -16,6 +18,7 @@ from geomatt.evaluation import EvaluationResult
 from geomatt.model import new_network
 from geomatt.workflow import AutoConfig, auto, pipeline
 
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
 WATER = as_structure(molecule("H2O"))
 SMALL = {"layers": 1, "features": 4, "overlap_features": 4}
 
@@ -61,12 +64,46 @@ def test_all_stages_and_interruptions(tmp_path, monkeypatch):
     text = (out / "report.txt").read_text()
     assert "force MAE" in text
     assert "below their error bars for 90%" in text
-    assert "GeomAttCalculator" in text
-    assert load(out / "model").elements == (1, 8)
+    assert text.startswith("A force field of H2O (3 atoms)")
+    for hint in (
+        "GeomAttCalculator",
+        f"geomatt md {out}/model",
+        f"geomatt improve {out}/model {out}/data.npz",
+    ):
+        assert hint in text
+    assert load(out / "model").elements == load(out).elements == (1, 8)
     again = auto([WATER], quick(), out)  # everything is there already
     assert again["evaluation"] == report["evaluation"]
     with pytest.raises(GeomAttError, match="was started with `epochs` 2, now it is 3"):
         auto([WATER], quick(epochs=3), out)
+
+
+@pytest.mark.filterwarnings("ignore:The distance between")
+def test_measured_molecules_stand_side_by_side(tmp_path, monkeypatch):
+    """`scripts/measure_auto.py`: a result for each name, and a table of each in the page."""
+    auto([WATER], quick(), tmp_path / "run")
+    monkeypatch.syspath_prepend(str(SCRIPTS))
+    script = load_script("measure_auto")
+    monkeypatch.setattr(script, "ROOT", tmp_path)
+    monkeypatch.setattr(script, "SECONDS", 0.05)
+    monkeypatch.setattr(script, "sampling", lambda *_: 0.001)  # it starts a process
+    for folder in ("results", "docs"):
+        (tmp_path / folder).mkdir()
+    page = tmp_path / script.PAGE
+    page.write_text("before\n<!-- begin:auto -->\n<!-- end:auto -->\nafter\n")
+    monkeypatch.setattr("sys.argv", ["measure_auto", str(tmp_path / "run"), "--name", "water"])
+    script.main()
+    found = json.loads((tmp_path / script.RESULT).read_text())["water"]
+    assert set(found["stages"]) >= {"reference calculations", "training steps"}
+    script.store({**found, "name": "heavy water"}, tmp_path / script.RESULT)
+    script.store({**found, "atoms": 4}, tmp_path / script.RESULT)
+    monkeypatch.setattr("sys.argv", ["measure_auto", "--table"])
+    script.main()
+    assert list(json.loads((tmp_path / script.RESULT).read_text())) == ["water", "heavy water"]
+    text = page.read_text()
+    assert text.startswith("before")
+    assert "| water, H2O, 4 atoms | |" in text
+    assert "| heavy water, H2O, 3 atoms | |" in text
 
 
 def test_diverged_dynamics_is_a_result(tmp_path, monkeypatch):

@@ -38,6 +38,9 @@ def label(
         f"{result.summary['repeated_calculations']} calculations repeated."
     )
     if result.failed:
-        listed = ", ".join(map(str, result.failed[:_NAMED])) + (" …" if len(result.failed) > _NAMED else "")
-        note(f"Note: the method failed for {len(result.failed)} structures, which are left out: {listed}")
+        note(f"Note: the method failed for {len(result.failed)} of {len(dataset)} structures, left out here:")
+        for number, why in list(result.failed.items())[:_NAMED]:
+            note(f"  {number}: {why}")
+        if len(result.failed) > _NAMED:
+            note(f"  … all of them are in {out.with_suffix('.json')}")
     finish({"data": out, "how it was made": out.with_suffix(".json")}, f"geomatt data info {out}")

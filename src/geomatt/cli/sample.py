@@ -34,12 +34,12 @@ def sample(
     data was made.
     """
     from geomatt.data.make import sample as make_sample
-    from geomatt.data.make.sampling import total_frames
+    from geomatt.data.make.sampling import frames_word, total_frames
 
     config = SampleConfig(**settings)
     starts, name = starts_of(molecule, config)
-    frames = total_frames(config)
-    with open_pool(workers, dask) as pool, rate_bar("sampling", frames, "frames") as advance:
+    counted = total_frames(config), frames_word(config)
+    with open_pool(workers, dask) as pool, rate_bar("sampling", *counted) as advance:
         result = make_sample(starts, config, out, workers=pool, progress=advance, name=name)
     output.print(summary_table(result.summary))
     for remark in notes(result.summary):

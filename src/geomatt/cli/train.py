@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -176,9 +176,10 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
     board = tensorboard_callback(out) if how.tensorboard and leads else None
     _describe(config, splits[0], out)
     set_up_training(config)
+    trained: list[int] = []  # epochs of each member, by workers
     try:
         if how.workers > 1 or how.dask is not None:
-            _spread(config, how)
+            trained = _spread(config, how)
             resume = True
         with live_progress() as show:
 
@@ -197,6 +198,9 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
                 callback=tell,
                 checkpoint_every=how.checkpoint_every,
             )
+        for k, epochs in enumerate(trained):
+            if epochs:
+                results[k] = replace(results[k], already_finished=False)
         if config.base and how.compare and team().size == 1:
             _compare(dataset, splits[0], config, results[0], how)
     except Interrupted as stopped:
@@ -225,8 +229,8 @@ def _command(config: TrainConfig, how: Manner) -> str:
     return " ".join(["transfer", config.base, config.data, *config.more_data])
 
 
-def _spread(config: TrainConfig, how: Manner) -> None:
-    """Train members in other processes."""
+def _spread(config: TrainConfig, how: Manner) -> list[int]:
+    """Train members in other processes; the epochs of each."""
     from geomatt.training.spread import spread_members
 
     total, every = config.epochs * config.member_count, how.checkpoint_every
@@ -235,7 +239,9 @@ def _spread(config: TrainConfig, how: Manner) -> None:
         open_pool(how.workers, how.dask, again=again) as pool,
         rate_bar("training", total, "epochs") as advance,
     ):
-        spread_members(config, how.out, pool, resume=how.resume, checkpoint_every=every, progress=advance)
+        return spread_members(
+            config, how.out, pool, resume=how.resume, checkpoint_every=every, progress=advance
+        )
 
 
 def _compare(

@@ -69,6 +69,7 @@ def load(
 ) -> AnyPotential:
     """A potential from its file, a shipped one by its name, or the model or committee in a run's directory.
 
+    A folder of `geomatt auto` stands for the model in it.
     Names are those `geomatt models` lists, such as md17/aspirin or md17/aspirin:fast.
     `dtype` is the precision to run in, "float32" or "float64"; by default the one the model was saved in.
     """
@@ -210,6 +211,8 @@ def _load_directory(
         (m for m in directory.glob("member_*") if m.is_dir()),
         key=lambda m: (len(m.name), m.name),  # member_10 after member_9
     )
+    if not members and (directory / "model").is_dir():  # a folder of `geomatt auto`
+        return _load_directory(directory / "model", device, dtype)
     if not members:
         raise GeomAttError(
             f"{directory} holds neither model.safetensors nor member_*/model.safetensors. "

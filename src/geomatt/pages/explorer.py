@@ -210,7 +210,7 @@ def _network_energies(
     """Atomic energies without the constant energies of the atoms, all frames one after the other."""
 
     def offset(member: Potential, structure: Structure) -> np.ndarray:
-        numbers = torch.from_numpy(structure.numbers)[None]
+        numbers = torch.tensor(structure.numbers)[None]  # a copy: arrays on disk cannot be written to
         return member.normalisation.offset(numbers)[0].numpy()
 
     parts = [

@@ -24,12 +24,12 @@ def spread_members(
     resume: bool = False,
     checkpoint_every: float = 30.0,
     progress: Progress | None = None,
-) -> None:
+) -> list[int]:
     """Train all members in `out`; afterwards `train_members` with `resume` finds them finished.
 
     Workers read the data that `config` names and write into `out`, so they need the same file system. A
     member whose worker died is continued by another from its last checkpoint. `progress` is called with the
-    number of epochs done since the last call.
+    number of epochs done since the last call. Returns the epochs that each member was trained for now.
     """
     if not config.has_members:
         raise GeomAttError("Only a run with `members` or `folds` is spread over workers: each trains one.")
@@ -37,6 +37,7 @@ def spread_members(
         raise GeomAttError("A transfer is not spread over workers: train its members one by one.")
     out = out.resolve()
     told = [0] * config.member_count
+    before = [_epochs(member_folder(out, k)) for k in range(len(told))]
 
     def tell() -> None:
         now = [_epochs(member_folder(out, k)) for k in range(len(told))]
@@ -51,6 +52,7 @@ def spread_members(
         members = range(config.member_count)
         workers.run((single(train_member, given, str(out), k, checkpoint_every) for k in members), tell)
         tell()
+    return [now - earlier for now, earlier in zip(told, before, strict=True)]
 
 
 def train_member(settings: dict[str, Any], out: str, member: int, checkpoint_every: float) -> int:

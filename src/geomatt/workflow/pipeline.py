@@ -14,7 +14,7 @@ from geomatt.arguments import path_of, require
 from geomatt.data import Dataset, check_labels, read
 from geomatt.data.make import SampleConfig, Workers, sample
 from geomatt.data.make.intact import Bonding
-from geomatt.data.make.sampling import fingerprint, total_frames
+from geomatt.data.make.sampling import fingerprint, frames_word, total_frames
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
@@ -54,7 +54,7 @@ def auto(
     with stages(folder, "auto", settings) as done:
         if not (folder / DATA).is_file():
             sampling = _sample_config(config)
-            with watch("sampling", total_frames(sampling), "frames") as advance:
+            with watch("sampling", total_frames(sampling), frames_word(sampling)) as advance:
                 sample(molecule, sampling, folder / DATA, workers=workers, progress=advance, name=name)
         dataset = read(folder / DATA)
         checked = done.once("check", lambda: {"warnings": check_labels(dataset)})

@@ -14,8 +14,10 @@ def report_text(report: dict[str, Any]) -> str:
     unit = report["evaluation"]["unit"]["energy"]
     many = f"{training['members']} models, " if training["members"] > 1 else ""
     temperatures = ", ".join(f"{t:g}" for t in settings["temperature"])
+    named = "" if report["name"] == report["formula"] else f"{report['formula']}, "
+    model = f"{report['folder']}/model"
     lines = [
-        f"A force field of {report['name']} ({report['formula']}, {report['atoms']} atoms)",
+        f"A force field of {report['name']} ({named}{report['atoms']} atoms)",
         "",
         f"data       {data['frames']} frames at {temperatures} K, {data['made_by']['method']['calculator']}; "
         f"{data['broken']} fell apart, {data['repeated_calculations']} calculations repeated",
@@ -29,8 +31,10 @@ def report_text(report: dict[str, Any]) -> str:
         f"dynamics   {dynamics_line(report['dynamics'])}",
         "",
         "Use it:",
-        f'    atoms.calc = geomatt.GeomAttCalculator("{report["folder"]}/model")',
-        f"    geomatt attention {report['folder']}/model MOLECULE.xyz -o attention.png",
+        f'    atoms.calc = geomatt.GeomAttCalculator("{model}")',
+        f"    geomatt md {model} MOLECULE.xyz --temperature 300 --time 10",
+        f"    geomatt improve {model} {report['folder']}/data.npz --out BETTER",
+        f"    geomatt attention {model} MOLECULE.xyz -o attention.png",
         "",
     ]
     return "\n".join(lines)

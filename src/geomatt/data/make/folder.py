@@ -13,8 +13,9 @@ import numpy as np
 
 from geomatt.data.dataset import Dataset
 from geomatt.data.io.readers import write
+from geomatt.data.make.workers import KEPT
 from geomatt.errors import GeomAttError
-from geomatt.files import atomic_write, locked_folder, require_writable
+from geomatt.files import WriteError, atomic_write, locked_folder, require_writable
 
 _SETTINGS, _LOCK = "settings.json", ".lock"
 SUFFIXES = (".npz", ".xyz", ".extxyz")
@@ -38,8 +39,8 @@ class WorkFolder:
         partial = self.out.with_name(f"{self.out.stem}.partial{self.out.suffix}")
         try:
             write_data(dataset, summary, partial)
-        except GeomAttError:  # a full disk
-            return f" The {len(dataset)} frames labelled so far are kept: the same command continues."
+        except WriteError:  # a full disk
+            return f" {KEPT}"
         return f" The {len(dataset)} frames labelled so far are in {partial}."
 
 
@@ -59,7 +60,10 @@ def work_folder(
     folder = out.with_name(f"{out.name}.parts")
     with locked_folder(folder):
         _compare(folder, json.loads(json.dumps(settings)), optional)
-        yield WorkFolder(folder, out)
+        try:
+            yield WorkFolder(folder, out)
+        except WriteError as error:  # a full disk
+            raise WriteError(f"{error} {KEPT}") from error
 
 
 def _compare(folder: Path, settings: dict[str, Any], optional: tuple[str, ...]) -> None:

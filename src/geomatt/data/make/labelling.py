@@ -16,14 +16,15 @@ from geomatt.data.dataset import Dataset
 from geomatt.data.make.config import MethodConfig
 from geomatt.data.make.folder import Progress, work_folder
 from geomatt.data.make.log import RecordLog
-from geomatt.data.make.method import Method, NotConverged, Reference, probe
+from geomatt.data.make.method import Method, NotConverged, Reference, cannot
 from geomatt.data.make.molecule import unlabelled
-from geomatt.data.make.workers import Job, Workers, single
+from geomatt.data.make.workers import Job, Workers
 from geomatt.data.structures import Structure
 from geomatt.errors import GeomAttError
 
 _CHUNK = 16  # structures of one chain of tasks
 _HEAD = 4  # index, failures, has stress, energy
+_FAILED = "the calculation failed"
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class LabelResult:
 
     dataset: Dataset
     path: Path
-    failed: list[int]  # numbers of the structures left out, from 0
+    failed: dict[int, str]  # why structures are left out, by their number from 0
     summary: dict[str, Any]
 
 
@@ -62,8 +63,6 @@ def label(
         labels = {found.index: found for found in map(_Label.from_bytes, log.read())}
         if labels:
             tell(len(labels))
-        else:
-            workers.run([single(probe, method, todo[0])])
 
         def job(items: list[tuple[int, Structure]]) -> Job:
             """Structures that are labelled one after the other."""
@@ -77,20 +76,23 @@ def label(
         left = [(i, s) for i, s in enumerate(todo) if i not in labels]
         workers.run(job(left[k : k + _CHUNK]) for k in range(0, len(left), _CHUNK))
         good = [i for i in range(len(todo)) if np.isfinite(labels[i].energy)]
-        failed = sorted(set(labels) - set(good))
+        failed = {i: cannot(method, todo[i], labels[i].why) for i in sorted(set(labels) - set(good))}
         if not good:
             raise GeomAttError(
-                f"{method.calculator} failed for all {len(todo)} structures. Check the structures."
+                f"{method.calculator} failed for all {len(todo)} structures, at first: {failed[0]}. Check "
+                "the structures, their `charge` and `multiplicity`, and the method."
             )
         summary = {
             "structures": len(good),
-            "failed": failed,
+            "failed": list(failed),
+            "reasons": list(failed.values()),
             "repeated_calculations": sum(found.failures for found in labels.values()),
             "seconds": round(time.monotonic() - began, 3),
             "made_by": method.made_by(config),
         }
+        theory = method.theory
         dataset = Dataset.from_structures(
-            (labels[i].applied(todo[i], method) for i in good),
+            (labels[i].applied(todo[i], theory) for i in good),
             name=structures.name,
             origin=method.origin(config),
         )
@@ -105,22 +107,29 @@ class _Label:
     energy: float  # nan: the method failed
     forces: np.ndarray  # (N, 3)
     stress: np.ndarray | None = None  # (3, 3)
+    why: str = ""  # the method failed
 
     def to_bytes(self) -> bytes:
         head = [self.index, self.failures, self.stress is not None, self.energy]
+        if self.why:  # in place of forces
+            return np.array(head, dtype="<f8").tobytes() + self.why.encode()
         stress = np.zeros(0) if self.stress is None else self.stress.reshape(-1)
         return np.concatenate([head, stress, self.forces.reshape(-1)]).astype("<f8").tobytes()
 
     @classmethod
     def from_bytes(cls, record: bytes) -> _Label:
-        values = np.frombuffer(record, dtype="<f8")
-        index, failures, has_stress, energy = values[:_HEAD].tolist()
-        rest = values[_HEAD:]
+        index, failures, has_stress, energy = np.frombuffer(record, "<f8", _HEAD).tolist()
+        body = record[8 * _HEAD :]
+        if np.isnan(energy):
+            return cls(
+                int(index), int(failures), energy, np.zeros((0, 3)), why=body.decode().strip("\0") or _FAILED
+            )
+        rest = np.frombuffer(body, dtype="<f8")
         stress = rest[:9].reshape(3, 3) if has_stress else None
         return cls(int(index), int(failures), energy, rest[9 * int(has_stress) :].reshape(-1, 3), stress)
 
-    def applied(self, structure: Structure, method: Method) -> Structure:
-        info = {**structure.info, "theory": method.theory}
+    def applied(self, structure: Structure, theory: str) -> Structure:
+        info = {**structure.info, "theory": theory}
         return replace(structure, energy=self.energy, forces=self.forces, stress=self.stress, info=info)
 
 
@@ -130,13 +139,14 @@ def label_some(method: Method, items: Sequence[tuple[int, Structure]], seconds: 
     ends = time.monotonic() + seconds
     for index, structure in items:
         reference = Reference(method, structure)
-        reference.fresh()
         try:
+            reference.fresh()
             energy, forces = reference(structure.positions)
-            stress = reference.stress()
-        except NotConverged:
-            energy, forces, stress = np.nan, np.zeros_like(structure.positions), None
-        records.append(_Label(index, reference.failures, energy, forces, stress).to_bytes())
+            found = _Label(index, reference.failures, energy, forces, reference.stress())
+        except NotConverged as error:
+            nothing = np.zeros((0, 3))
+            found = _Label(index, reference.failures, np.nan, nothing, why=str(error) or _FAILED)
+        records.append(found.to_bytes())
         if time.monotonic() > ends:
             break
     return records

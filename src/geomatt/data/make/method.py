@@ -38,6 +38,10 @@ class NotConverged(Exception):
     """The method gave no energy and forces for a structure; the message says why."""
 
 
+class Unsupported(NotConverged):
+    """The method is not made for such a structure: it lacks an element, for instance."""
+
+
 @dataclass(frozen=True)
 class Method:
     """An ASE calculator: GFN2-xTB or GFN1-xTB by tblite, or an import path with keyword arguments."""
@@ -103,14 +107,11 @@ class Method:
             from tblite.ase import TBLite
         except ImportError:
             raise GeomAttError(
-                f"{self.calculator} needs tblite. Install it with: pip install geomatt[xtb]"
+                f"{self.calculator} needs tblite. Install it with: pip install 'geomatt[xtb]'"
             ) from None
         heavy = symbols(sorted({int(z) for z in structure.numbers if z > _XTB_HEAVIEST}))
         if heavy:
-            raise GeomAttError(
-                f"{self.calculator} has no parameters for {', '.join(heavy)}: it covers H to Rn. "
-                "Choose another `calculator`."
-            )
+            raise Unsupported(f"no parameters for {', '.join(heavy)}: it covers H to Rn")
         state: dict[str, Any] = {"charge": round(structure.charge)} if structure.charge else {}
         if structure.multiplicity is not None:
             state["multiplicity"] = structure.multiplicity
@@ -150,7 +151,7 @@ class Reference:
                 if attempt or self._calculator is None:
                     self.fresh(patient=attempt == 2)
                 return self._calculate(positions)
-            except GeomAttError:
+            except (GeomAttError, Unsupported):
                 raise
             except ModuleNotFoundError as error:
                 raise GeomAttError(
@@ -169,11 +170,10 @@ class Reference:
         try:
             energy = float(atoms.get_potential_energy())
             forces = np.asarray(atoms.get_forces(), dtype=np.float64)
-        except (PropertyNotImplementedError, NotImplementedError):
-            raise GeomAttError(
-                f"{self.method.calculator} gives no energy or no forces, which a force field is trained on. "
-                "Choose another `calculator`."
-            ) from None
+        except NotImplementedError as error:  # EMT raises it for elements it lacks
+            if isinstance(error, PropertyNotImplementedError) or not str(error):
+                raise _unlabelling(self.method.calculator) from None
+            raise Unsupported(_reason(error)) from None
         if forces.shape != positions.shape:
             raise GeomAttError(f"{self.method.calculator} gives forces of shape {forces.shape}.")
         if not (np.isfinite(energy) and np.isfinite(forces).all()):
@@ -194,11 +194,18 @@ def probe(method: Method, structure: Structure) -> float:
     reference = Reference(method, structure)
     try:
         return reference(structure.positions)[0]
+    except Unsupported as error:
+        raise GeomAttError(f"{cannot(method, structure, error)}. Choose another `calculator`.") from None
     except NotConverged as error:
         raise GeomAttError(
-            f"{method.calculator} cannot compute {formula(structure.numbers)}: {error}. Check the structure, "
-            "its `charge` and `multiplicity`, and the method."
+            f"{cannot(method, structure, error)}. Check the structure, its `charge` and `multiplicity`, and "
+            "the method."
         ) from None
+
+
+def cannot(method: Method, structure: Structure, why: object) -> str:
+    """The beginning of a message about a structure that the method fails for."""
+    return f"{method.calculator} cannot compute {formula(structure.numbers)}: {why}"
 
 
 def as_atoms(structure: Structure, positions: np.ndarray | None = None) -> Any:
@@ -249,14 +256,25 @@ def _imported(path: str, arguments: str) -> Any:
     except AttributeError:
         raise GeomAttError(f"`calculator` {path}: {module_name} has no {name}. Correct the path.") from None
     if hasattr(maker, "get_potential_energy") and not isinstance(maker, type):
-        return maker
-    try:
-        built = maker(**json.loads(arguments))  # type: ignore[operator]
-    except Exception as error:
-        raise _refused(Method(path, json.loads(arguments)), error) from error
+        built = maker
+    else:
+        try:
+            built = maker(**json.loads(arguments))  # type: ignore[operator]
+        except Exception as error:
+            raise _refused(Method(path, json.loads(arguments)), error) from error
     if not hasattr(built, "get_potential_energy"):
         raise GeomAttError(f"`calculator` {path} gives a {type(built).__name__}, not an ASE calculator.")
+    given = getattr(built, "implemented_properties", ())
+    if given and not {"energy", "forces"} <= set(given):
+        raise _unlabelling(path)
     return built
+
+
+def _unlabelling(calculator: str) -> GeomAttError:
+    return GeomAttError(
+        f"{calculator} gives no energy or no forces, which a force field is trained on. Choose another "
+        "`calculator`."
+    )
 
 
 def _look_here() -> None:

@@ -82,7 +82,7 @@ def from_smiles(smiles: str, conformers: int, seed: int) -> list[Structure]:
     except ImportError:
         raise GeomAttError(
             f"There is no file {smiles}. Reading it as a SMILES string needs RDKit. "
-            "Install it with: pip install geomatt[smiles]"
+            "Install it with: pip install 'geomatt[smiles]'"
         ) from None
     RDLogger.DisableLog("rdApp.*")  # type: ignore[attr-defined]
     try:
@@ -90,6 +90,11 @@ def from_smiles(smiles: str, conformers: int, seed: int) -> list[Structure]:
         if parsed is None or not parsed.GetNumAtoms():
             raise GeomAttError(
                 f"{smiles!r} is neither a file nor a valid SMILES string such as CCO for ethanol. Correct it."
+            )
+        if (parts := len(Chem.GetMolFrags(parsed))) > 1:
+            raise GeomAttError(
+                f"{smiles!r} holds {parts} molecules, which are not placed beside each other. Give a "
+                "file with the whole structure."
             )
         molecule = Chem.AddHs(parsed)
         # A fixed seed: the same string gives the same conformers.

@@ -35,6 +35,7 @@ from geomatt.data.make.workers import Job, Workers, single
 from geomatt.data.structures import Structure
 from geomatt.elements import formula
 from geomatt.errors import GeomAttError
+from geomatt.files import WriteError
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,8 @@ def sample(
             tell(sum(walker.progress(walker.frames) for walker in walkers))
         try:
             workers.run(walker.job(workers.seconds, tell) for walker in walkers)
+        except WriteError:
+            raise
         except GeomAttError as error:
             raise GeomAttError(f"{error}{folder.rescue(run.dataset(), run.summary())}") from error
         dataset, summary = run.dataset(), run.summary()
@@ -96,6 +99,11 @@ def sample(
 def total_frames(config: SampleConfig) -> int:
     """Frames that `sample` computes if nothing falls apart."""
     return config.frames + config.walkers * config.equilibration_frames
+
+
+def frames_word(config: SampleConfig) -> str:
+    """What `total_frames` counts, for a progress bar."""
+    return "frames with equilibration" if config.equilibration_frames else "frames"
 
 
 class Walker:

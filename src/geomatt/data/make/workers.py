@@ -26,7 +26,7 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _MOST_DEATHS = 5  # of workers in a row, without a result between
 _TICK = 1.0  # seconds
 _PATIENCE = 10.0  # seconds to wait for a scheduler or a result
-_KEPT = "Everything finished so far is kept, and the same command continues."
+KEPT = "Everything finished so far is kept, and the same command continues."
 
 
 Task = tuple[Callable[..., Any], tuple[Any, ...]]  # a function of a module, and its arguments
@@ -91,7 +91,7 @@ class Workers:
                         deaths += 1
                         if deaths > _MOST_DEATHS * max(1, len(running)):
                             raise GeomAttError(
-                                f"Processes died again and again, perhaps for lack of memory. {_KEPT} "
+                                f"Processes died again and again, perhaps for lack of memory. {KEPT} "
                                 "Use fewer `workers`; in a script of your own, start them below "
                                 '`if __name__ == "__main__":`.'
                             )
@@ -164,11 +164,11 @@ class DaskWorkers(Workers):
 
         if isinstance(error, KilledWorker):
             raise GeomAttError(
-                f"Several Dask workers died at the same task, perhaps for lack of memory. {_KEPT} Give the "
+                f"Several Dask workers died at the same task, perhaps for lack of memory. {KEPT} Give the "
                 "workers more memory."
             ) from error
         if isinstance(error, futures.CancelledError | OSError):
-            raise GeomAttError(f"The connection to the Dask scheduler was lost. {_KEPT}") from error
+            raise GeomAttError(f"The connection to the Dask scheduler was lost. {KEPT}") from error
         if isinstance(error, ModuleNotFoundError):
             raise GeomAttError(
                 f"A Dask worker has no module {error.name}. Install geomatt and the method there, too."
@@ -186,6 +186,8 @@ def open_workers(workers: int = 1, dask: str | None = None) -> Iterator[Workers]
     """
     if workers < 1:
         raise GeomAttError(f"`workers` must be at least 1, not {workers}.")
+    if dask is not None and workers > 1:
+        raise GeomAttError("`workers` and `dask` are two ways to spread work: leave one of them out.")
     with _one_thread():
         if dask is not None:
             with _dask_client(dask) as client:
@@ -217,7 +219,7 @@ def _dask_client(address: str) -> Iterator[Any]:
     try:
         from distributed import Client, LocalCluster
     except ImportError:
-        raise GeomAttError("Dask is missing. Install it with: pip install geomatt[dask]") from None
+        raise GeomAttError("Dask is missing. Install it with: pip install 'geomatt[dask]'") from None
     local = re.fullmatch(r"local:(\d+)", address)
     if local and int(local[1]) > 0:
         with (
