@@ -101,6 +101,13 @@ class Physics(Experiment):
                 for m in both
             )
             sentences.append(f"Errors of h(r) there, and at 500 K: {errors}.")
+        for where, rows in (("500 K", nvt), ("the temperature of its data", own)):
+            sentences += [
+                f"**{title(m).capitalize()} at {where} stopped after {row['survived_ps']:.1f} ps: "
+                f"{row['failure']}.**"
+                for m, row in rows.items()
+                if row["failure"]
+            ]
         for row in result["rows"]["million"].values():
             end = "intact" if not row["failure"] else f"stopped: {row['failure']}"
             sentences.append(
