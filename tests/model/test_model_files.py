@@ -111,6 +111,20 @@ def test_loading_leaves_random_numbers_alone(tmp_path):
     assert torch.equal(torch.rand(1), expected)
 
 
+def test_files_with_retired_settings_load(tmp_path, monkeypatch):
+    """A file that names a setting of an earlier version, with the value that changes nothing."""
+    network = new_network("pair", {"channels": 4, "rounds": 1, "functions": 4}, (1, 8))
+    kept = type(network.config).to_dict
+    monkeypatch.setattr(type(network.config), "to_dict", lambda self: {**kept(self), "symmetric": False})
+    save(Potential(network, Normalisation()), tmp_path / "model.safetensors")
+    monkeypatch.undo()
+    assert load(tmp_path / "model.safetensors").network.config == network.config
+    stored = {"model": "pair", "network": {"channels": 4, "symmetric": False}}
+    assert "symmetric" not in geomatt.resolve({}, stored).network
+    with pytest.raises(GeomAttError, match="unknown settings: symmetric"):
+        geomatt.resolve({}, {"model": "pair", "network": {"symmetric": True}})
+
+
 def test_fingerprint_of_a_shipped_model_stays_with_new_settings():
     """Runs that were begun, and results, are tied to a model by its fingerprint."""
     shipped = files.load("md17/ethanol:pair-s")

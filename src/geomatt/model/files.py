@@ -108,7 +108,7 @@ def load_bytes(
     header, tensors = read_contents(content, path)
     try:
         network_type = network_class(header["kind"])
-        config = network_type.Config(**header["config"])
+        config = network_type.Config(**network_type.Config.current(header["config"]))
         normalisation = Normalisation.from_dict(header["normalisation"])
         stored = DTYPES[header["dtype"]]
         record = dict(header["record"])

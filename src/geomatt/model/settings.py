@@ -35,6 +35,9 @@ class NetworkConfig:
     # Recipes that come with the network, by name; `Network.recipe` names the one used by default.
     recipes: ClassVar[Mapping[str, Recipe]] = MappingProxyType({})
 
+    # Settings of earlier versions, each with the value that means the network of today.
+    retired: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+
     elements: tuple[int, ...]  # atomic numbers the network has parameters for, ascending
 
     def __post_init__(self) -> None:
@@ -45,6 +48,11 @@ class NetworkConfig:
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
+
+    @classmethod
+    def current(cls, stored: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings from a file, without those that are retired and change nothing."""
+        return {n: v for n, v in stored.items() if n not in cls.retired or v != cls.retired[n]}
 
     @classmethod
     def for_data(

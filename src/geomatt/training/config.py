@@ -293,7 +293,7 @@ def check_settings(values: Mapping[str, Any], source: str) -> dict[str, Any]:
     network = values.get("network") or {}
     if not isinstance(network, Mapping):
         raise GeomAttError(f"{source}: network = {network!r:.80} is not a table of settings.")
-    network = dict(network)
+    network = kind.current(network)
     network |= {name: value for name, value in values.items() if name not in known and name in own}
     rest = {name: value for name, value in values.items() if name in known and name != "network"}
     unknown = sorted((set(values) - known - set(own)) | (set(network) - set(own)))

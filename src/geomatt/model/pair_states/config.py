@@ -40,6 +40,7 @@ class PairStatesConfig(NetworkConfig):
     """Hyper-parameters of a pair-states network."""
 
     recipes: ClassVar[Mapping[str, Recipe]] = {"pair": RECIPE}
+    retired: ClassVar[Mapping[str, Any]] = {"symmetric": False}
 
     channels: int = setting(
         128, "numbers in the state of a pair (C); sizes S and M are 64 and 128", within=(1, 10_000)
