@@ -38,6 +38,7 @@ QUICK_PICOSECONDS = {"nvt": 0.05, "nve": 0.05}
 KINDS = ("pair", "pair-s", "fast", "paper")  # models, as in md17/aspirin:fast
 WALLS = {"walls": True, "free": False}
 PART = 10_000  # steps between looks at the time
+TOGETHER = 2  # molecules in a call
 
 
 class Stability(Experiment):
@@ -185,21 +186,20 @@ def _groups(
     settings: ExperimentSettings,
     wanted: Sequence[str],
 ) -> list[Group]:
-    """Replicas of all molecules. Models of equal settings are evaluated by one call, padded to the largest.
+    """Replicas of all molecules. Models of equal settings are evaluated by one call for two molecules each.
 
-    A step of dynamics is short, so the number of calls counts. Larger molecules and smaller ones are two
-    calls: padding of all to the largest would be half of the work.
+    Next to each other in size, as the smaller one is padded to the larger: with all in one call padding would
+    be half of the work. Calls run at the same time (`BatchedDynamics`).
     """
     elements = sorted({z for model in models.values() for z in model.network.config.elements})
     networks = {m: model.network.with_elements(elements) for m, model in models.items()}
     alike: dict[Any, list[str]] = {}
-    for molecule in models:  # in the order of their sizes, so that halves pad little
+    for molecule in models:
         alike.setdefault(networks[molecule].config, []).append(molecule)
     groups = []
     for members in alike.values():
         members.sort(key=lambda m: data[m].sizes.max())
-        middle = len(members) // 2
-        for part in filter(None, (members[:middle], members[middle:])):
+        for part in (members[k : k + TOGETHER] for k in range(0, len(members), TOGETHER)):
             groups.append(_group({m: models[m] for m in part}, networks, data, settings, wanted))
     return groups
 
