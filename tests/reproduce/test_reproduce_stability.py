@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from geomatt.data import Dataset, Structure, collate
+from geomatt.errors import GeomAttError
 from geomatt.model import load
-from geomatt.reproduce import ExperimentSettings
-from geomatt.reproduce.stability import SEEDS, WALLS, _groups
+from geomatt.progress import silent
+from geomatt.reproduce import ExperimentSettings, stability
+from geomatt.reproduce.stability import EXPERIMENT, SEEDS, WALLS, _groups, summary_by_model
 
 # Chain-like structures of the right elements: every distance differs, nothing overlaps.
 NUMBERS = {
@@ -46,3 +49,16 @@ def test_molecules_together_as_each_alone(tmp_path):
             alone = model.evaluate(collate([Structure(replica.numbers, replica.positions)], model.dtype))
             torch.testing.assert_close(energy, alone.energy[0], rtol=0, atol=1e-8)
             torch.testing.assert_close(force[: len(replica.numbers)], alone.forces[0], rtol=0, atol=1e-8)
+
+
+def test_schnet_has_to_be_trained_first(tmp_path, monkeypatch):
+    monkeypatch.setattr(stability, "load_md17", lambda settings: ({"ethanol": frames([6, 1, 1])}, False))
+    with pytest.raises(GeomAttError, match="reproduce table1 --part schnet-all"):
+        EXPERIMENT.run(ExperimentSettings(out=tmp_path, parts=("schnet",)), silent)
+
+
+def test_models_that_do_not_ship_are_not_among_those_that_do():
+    row = {"name": "ethanol", "failure": "", "survived_ps": 300.0}
+    rows = {f"{kind}-walls-nvt": [row] for kind in ("pair-s", "paper", "schnet")}
+    found = summary_by_model({"rows": rows, "reached_ps": {}, "settings": {"ps": {"nvt": 300.0}}})
+    assert set(found) == {"md17/ethanol", "md17/ethanol:pair-s"}

@@ -105,8 +105,10 @@ class Member:
     @property
     def model_file(self) -> str | None:
         """Path of its model below `models/`; None if the model is not kept."""
-        if self.seed or self.draw or self.base == UNTRAINED or self.is_schnet:
+        if self.seed or self.draw or self.base == UNTRAINED or self.recipe == "schnet":
             return None
+        if self.is_schnet:
+            return f"md17/{self.molecule}-schnet.safetensors"
         if self.base is not None:
             return f"transfer/{self.base}-{self.molecule}.safetensors" if self.recipe == "paper" else None
         if (self.orders, self.fold, self.weighting) != (PAPER_ORDERS, 0, None):
