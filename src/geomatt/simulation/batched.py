@@ -261,10 +261,12 @@ class BatchedDynamics:
                 state.energy[rows].copy_(energy)
                 state.forces[rows, :atoms].copy_(forces)
             start = rows.stop
+        found = None
+        if self.walled and self._near_walls(state):  # while the groups are computed in streams of their own
+            found = self.walls.evaluate(state.positions, self.limits, state.lattice)
         for stream in self._streams:
             torch.cuda.current_stream(self.device).wait_stream(stream)
-        if self.walled and self._near_walls(state):
-            found = self.walls.evaluate(state.positions, self.limits, state.lattice)
+        if found is not None:
             state.energy.add_(found.energy)
             state.forces.add_(found.forces)
             if found.stress is not None:
