@@ -44,6 +44,7 @@ class Variation:
     network: Mapping[str, Any] = field(default_factory=dict)
     model: str = "pair"
     seed: int = 0
+    same_steps: bool = True  # with another batch size: as many steps, not as many epochs
 
 
 VARIATIONS = (
@@ -57,6 +58,7 @@ VARIATIONS = (
     Variation("no-clip", training={"clip": 0.0}),
     Variation("no-average", training={"ema_decay": 0.0}),
     *(Variation(f"batch-{n}", training={"batch": n}) for n in (5, 20)),
+    Variation("batch-5-epochs", training={"batch": 5}, same_steps=False),
     Variation("half-rate", training={"learning_rate": RATE / 2}),
     Variation("double-rate", training={"learning_rate": RATE * 2}),
     # The baseline with the engine of the changed networks, which trains in full float32.
@@ -97,7 +99,7 @@ class AblationStudy(TolerantStudy[AblationMember]):
         if "radius" in network:  # divides by a constant: that of the baseline
             network["typical_atoms"] = float(self.dataset(member).sizes.max())
         changed = dict(variation.training)
-        batch = changed.pop("batch", None)
+        batch = changed.pop("batch", None) if variation.same_steps else None
         given = {
             "model": variation.model,
             "data": member.data,
