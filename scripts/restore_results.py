@@ -22,7 +22,7 @@ from geomatt.reproduce.dna_models import RECIPES, DnaModel, DnaStudy
 from geomatt.reproduce.frame import read_json
 from geomatt.reproduce.learning import LearningMember, LearningStudy
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
-from geomatt.reproduce.pair import SIZES, PairMember, PairStudy
+from geomatt.reproduce.pair import BY_SIZE, PairMember, PairStudy
 from geomatt.reproduce.study import Study
 from geomatt.reproduce.table2_pair import RECIPE, PairTransferStudy
 from geomatt.training import TrainConfig
@@ -112,8 +112,10 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
     for member, value in found.items():
         if member.name not in result["pieces"]:  # a shipped model, whose errors are computed again
             continue
-        if isinstance(member, PairMember) and result["settings"]["sizes"][member.size] != SIZES[member.size]:
-            continue  # of a size as it was before
+        if isinstance(member, PairMember) and any(
+            result["settings"][name][member.size] != own[member.size] for name, own in BY_SIZE.items()
+        ):
+            continue  # of a size, or trained, as it was before
         inputs = study.inputs(member)
         own, theirs = (about[member.data]["fingerprint"] for about in (study.described, result["data"]))
         require(own == theirs, f"data of {member.data}")

@@ -11,7 +11,15 @@ from geomatt.errors import GeomAttError
 from geomatt.model import load
 from geomatt.progress import silent
 from geomatt.reproduce import ExperimentSettings, stability
-from geomatt.reproduce.stability import EXPERIMENT, SEEDS, WALLS, _groups, summary_by_model
+from geomatt.reproduce.stability import (
+    EXPERIMENT,
+    SEEDS,
+    WALLS,
+    _checkpoint,
+    _groups,
+    _together,
+    summary_by_model,
+)
 
 # Chain-like structures of the right elements: every distance differs, nothing overlaps.
 NUMBERS = {
@@ -62,3 +70,13 @@ def test_models_that_do_not_ship_are_not_among_those_that_do():
     rows = {f"{kind}-walls-nvt": [row] for kind in ("pair-s", "paper", "schnet")}
     found = summary_by_model({"rows": rows, "reached_ps": {}, "settings": {"ps": {"nvt": 300.0}}})
     assert set(found) == {"md17/ethanol", "md17/ethanol:pair-s"}
+
+
+def test_a_simulation_is_continued_as_it_was_begun(tmp_path):
+    """A run with walls alone is not lost when a later call asks for runs with and without."""
+    settings = ExperimentSettings(out=tmp_path)
+    assert _together(settings, "pair-nvt", list(WALLS)) == [["walls", "free"]]
+    assert _together(settings, "pair-nvt", []) == []
+    _checkpoint(settings, "pair-nvt", ["walls"]).touch()
+    assert _together(settings, "pair-nvt", list(WALLS)) == [["walls"], ["free"]]
+    assert _together(settings, "pair-s-nvt", list(WALLS)) == [["walls", "free"]]

@@ -11,7 +11,7 @@ from geomatt.data import Split, random_split
 from geomatt.reproduce.ablation_networks import NETWORKS
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import STAND_IN
-from geomatt.reproduce.pair import RATE_OF_TEN, SIZES, TRAIN, VALIDATION
+from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import left_table, tested_on, title
 from geomatt.reproduce.study import UNIT, TolerantStudy, same_steps
 from geomatt.reproduce.table import NOT_RUN, ResultTable
@@ -22,7 +22,7 @@ CLEAR = 2.0  # standard deviations of the baseline that count as a difference
 ERRORS = ("energy_mae", "force_mae", "training_force_mae")
 COLUMNS = ("changed", "weights", "energies", "forces", "training forces", "forces / baseline", "returns")
 EPOCHS = {"malonaldehyde": 220, "aspirin": 150}
-SIZE, RATE = SIZES["s"], RATE_OF_TEN
+SIZE, RATE = SIZES["s"], LEARNING_RATES["s"]
 SEEDS = 3  # of the baseline
 TRAINED = 500  # frames of the training error
 SETTINGS, CHANGES = "settings", "networks"  # groups of variations, beside the baseline

@@ -18,7 +18,7 @@ from geomatt.reproduce.dna_attention import score
 from geomatt.reproduce.frame import ExperimentSettings, ProgressBar, provenance
 from geomatt.reproduce.inputs import described, load_or_embedded
 from geomatt.reproduce.md17 import WEIGHTING
-from geomatt.reproduce.pair import RATE_OF_TEN, SIZES
+from geomatt.reproduce.pair import LEARNING_RATES, SIZES
 from geomatt.reproduce.study import CHECKPOINT, UNIT, Study
 from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
@@ -45,7 +45,7 @@ RECIPES = {
             "model": "pair",
             "recipe": "pair",
             "network": SIZES["s"],
-            "learning_rate": RATE_OF_TEN,
+            "learning_rate": LEARNING_RATES["s"],
             "batch": 10,
             "warmup": 1,
             "validate_every": 2,

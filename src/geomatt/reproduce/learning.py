@@ -13,7 +13,7 @@ from geomatt.data import Split, random_split
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import STAND_IN, frames_note
 from geomatt.reproduce.md17 import SCHNET, WEIGHTING, has_schnet
-from geomatt.reproduce.pair import RATE_OF_TEN, SIZES, TRAIN, VALIDATION
+from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import Models, error_table, left_table, tested_on, title
 from geomatt.reproduce.study import UNIT, TolerantStudy, epoch_steps, same_steps
 from geomatt.reproduce.table import ResultTable
@@ -38,7 +38,7 @@ NETWORKS = {
     "pair": LearningNetwork(
         "pair states S",
         200,
-        {"model": "pair", "network": SIZES["s"], "learning_rate": RATE_OF_TEN},
+        {"model": "pair", "network": SIZES["s"], "learning_rate": LEARNING_RATES["s"]},
     ),
     "geomatt": LearningNetwork(
         "geometric attention",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import mean
 from typing import Any, ClassVar
 
@@ -81,9 +82,9 @@ class Stability(Experiment):
                 if found[walls] is None
                 and settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
             ]
-            if models and wanted:
+            for together in _together(settings, f"{kind}-{ensemble}", wanted) if models else ():
                 new, done, made = _simulate(
-                    models, data, settings, progress, f"{kind}-{ensemble}", wanted, ensemble, ps
+                    models, data, settings, progress, f"{kind}-{ensemble}", together, ensemble, ps
                 )
                 for walls, own in new.items():
                     name = f"{kind}-{walls}-{ensemble}"
@@ -140,6 +141,17 @@ def _config(ensemble: str) -> DynamicsConfig:
     return DynamicsConfig(ensemble="nose-hoover", temperature_K=500.0)
 
 
+def _checkpoint(settings: ExperimentSettings, name: str, wanted: Sequence[str]) -> Path:
+    return settings.work("stability") / f"{name}-{'-'.join(wanted)}.safetensors"
+
+
+def _together(settings: ExperimentSettings, name: str, wanted: Sequence[str]) -> list[list[str]]:
+    """Which of `wanted` to run as one simulation: all, or each by itself if one was begun so."""
+    alone = [[walls] for walls in wanted]
+    begun = any(_checkpoint(settings, name, one).is_file() for one in alone)
+    return alone if begun else [list(wanted)] if wanted else []
+
+
 def _simulate(
     models: Mapping[str, Potential],
     data: Mapping[str, Dataset],
@@ -155,7 +167,7 @@ def _simulate(
     Returns for each of `wanted` a row of every replica, the ps reached, and provenance. A deadline ends it
     early, and the next call continues it; no rows if it has not begun.
     """
-    checkpoint = settings.work("stability") / f"{name}-{'-'.join(wanted)}.safetensors"
+    checkpoint = _checkpoint(settings, name, wanted)
     if settings.out_of_time and not checkpoint.is_file():
         return {}, 0.0, {}
     started, made = time.monotonic(), provenance(settings, 0.0)

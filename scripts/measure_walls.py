@@ -1,0 +1,136 @@
+"""Measure how stiff walls have to be: dynamics of models that fail, with walls of several stiffnesses.
+
+    python scripts/measure_walls.py --data DIR --out DIR [--case md17/aspirin:pair-s,650,10 …] [--stiffness …]
+
+A case is a model, a temperature in K and a time in ps. Its replicas start from frames that the model has not
+seen, the same for every stiffness. Every run is kept in OUT, so that finished ones are not repeated after
+Ctrl-C, and several processes may work on different stiffnesses. Writes results/walls.json, from all runs in
+OUT with the same number of replicas and seed, and a table in docs/simulation.md. With --table,
+only the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from docs_block import write_block
+from rich.progress import track
+
+from geomatt.data import collate, read
+from geomatt.model import fingerprint, load
+from geomatt.reproduce import ExperimentSettings
+from geomatt.reproduce.frame import provenance
+from geomatt.reproduce.inputs import find_file, unseen_frames
+from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, PotentialForces, Replica
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT, PAGE = "results/walls.json", "docs/simulation.md"
+CASES = ("md17/aspirin:pair-s,650,10", "md17/toluene:pair-s,650,10", "md17/malonaldehyde:fast,500,100")
+PARTS = 50  # of the progress bar
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--data", type=Path, help="folder with md17/")
+    parser.add_argument("--out", type=Path, help="folder for the runs")
+    parser.add_argument("--case", nargs="+", default=CASES, help="MODEL,K,PS")
+    parser.add_argument("--stiffness", nargs="+", type=float, default=[50.0, 200.0], help="eV/Å²")
+    parser.add_argument("--replicas", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--table", action="store_true", help="write the table of the result there is")
+    given = parser.parse_args()
+    target = ROOT / RESULT
+    if not given.table:
+        if given.data is None or given.out is None:
+            parser.error("--data and --out are needed")
+        given.out.mkdir(parents=True, exist_ok=True)
+        for case in given.case:
+            for stiffness in given.stiffness:
+                model, kelvin, ps = case.split(",")
+                measure(given, model, float(kelvin), float(ps), stiffness)
+        every = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.out.glob("*.json"))]
+        alike = {"replicas": given.replicas, "seed": given.seed}
+        runs = [run for run in every if alike.items() <= run.items()]
+        target.write_text(json.dumps({**alike, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+    write_block(ROOT / PAGE, "walls", table(json.loads(target.read_text(encoding="utf-8"))))
+
+
+def measure(given: argparse.Namespace, name: str, kelvin: float, ps: float, stiffness: float) -> None:
+    """One case with one stiffness, unless that was done before."""
+    label = f"{name.replace('/', '-').replace(':', '-')}-{kelvin:g}K-{ps:g}ps-{stiffness:g}-seed{given.seed}"
+    path = given.out / f"{label}.json"
+    if path.is_file():
+        return
+    model = load(name).members[0]
+    data = read(find_file(given.data, name.partition(":")[0]))
+    starts = unseen_frames(model, data, given.replicas, given.seed)
+    assert model.domain is not None
+    replicas = [Replica.of(start, given.seed + n, model.domain) for n, start in enumerate(starts)]
+    forces = PotentialForces(model, collate(starts, model.dtype))
+    config = DynamicsConfig(temperature_K=kelvin)
+    walls = replace(model.domain.walls, stiffness=stiffness)
+    dynamics = BatchedDynamics([Group(replicas, forces)], config, walls=walls)
+    blocks = round(ps * 1000 / config.timestep_fs / config.interval)
+    started = time.monotonic()
+    for part in track(range(PARTS), description=label):
+        dynamics.advance(config.interval * (blocks * (part + 1) // PARTS - blocks * part // PARTS))
+    rows = dynamics.outcome().rows()
+    found = {
+        "model": name,
+        "temperature_K": kelvin,
+        "ps": ps,
+        "stiffness": stiffness,
+        "replicas": given.replicas,
+        "seed": given.seed,
+        "failed_at_ps": [round(row["survived_ps"], 2) for row in rows if row["failure"]],
+        "deepest_A": [max((use.worst for use in row["wall_pairs"]), default=0.0) for row in rows],
+        "wall_share": [row["wall_share"] for row in rows],
+        "mean_temperature_K": [row["mean_temperature_K"] for row in rows],
+        "drift_meV_per_atom_ps": [row["drift_meV_per_atom_ps"] for row in rows],
+        "fingerprint": fingerprint(model),
+        "data": data.fingerprint(),
+        "config": config.to_dict(),
+        **provenance(ExperimentSettings(), time.monotonic() - started),
+    }
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def table(result: dict[str, Any]) -> str:
+    """Runs that stayed intact, by model and stiffness."""
+    runs = result["runs"]
+    lines = [
+        "| model | K | ps | walls, eV/Å² | intact | failed at, ps | walls active, % | mean K |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for run in sorted(runs, key=lambda r: (r["model"], r["temperature_K"], r["ps"], r["stiffness"])):
+        failed = run["failed_at_ps"]
+        cells = [
+            run["model"],
+            f"{run['temperature_K']:g}",
+            f"{run['ps']:g}",
+            f"{run['stiffness']:g}",
+            f"{run['replicas'] - len(failed)} of {run['replicas']}",
+            ", ".join(f"{t:g}" for t in failed) or "–",
+            f"{100 * mean(run['wall_share']):.2f}",
+            f"{mean(run['mean_temperature_K']):.0f}",
+        ]
+        lines.append(f"| {' | '.join(cells)} |")
+    commits = ", ".join(sorted({str(run["commit"])[:10] for run in runs}))
+    hardware = "; ".join(sorted({run["hardware"] for run in runs}))
+    note = (
+        f"Nosé–Hoover, 0.5 fs, {result['replicas']} replicas from frames the model has not seen, the same "
+        f"for every stiffness; mean K of the time a replica ran. Made by "
+        f"`python scripts/measure_walls.py`, seed "
+        f"{result['seed']}, commit {commits}, on {hardware}."
+    )
+    return "\n".join([*lines, "", note])
+
+
+if __name__ == "__main__":
+    main()
