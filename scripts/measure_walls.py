@@ -1,12 +1,12 @@
-"""Measure how stiff walls have to be: dynamics of models that fail, with walls of several stiffnesses.
+"""Measure which walls hold: dynamics that models do not survive, with walls of several sorts.
 
-    python scripts/measure_walls.py --data DIR --out DIR [--case md17/aspirin:pair-s,650,10 …] [--stiffness …]
+    python scripts/measure_walls.py --data DIR --out DIR [--case md17/toluene:pair-s,800,10] [--walls 50,0.1]
 
 A case is a model, a temperature in K and a time in ps. Its replicas start from frames that the model has not
-seen, the same for every stiffness. Every run is kept in OUT, so that finished ones are not repeated after
-Ctrl-C, and several processes may work on different stiffnesses. Writes results/walls.json, from all runs in
-OUT with the same number of replicas and seed, and a table in docs/simulation.md. With --table,
-only the table.
+seen, the same for all walls. Walls are a stiffness in eV/Å² and how far outside the data they begin, in Å.
+Every run is kept in OUT, so that finished ones are not repeated after Ctrl-C, and several processes may work
+on different walls. Writes results/walls.json, from all runs in OUT with the same number of replicas and seed,
+and a table in docs/simulation.md. With --table, only the table.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, Potential
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = "results/walls.json", "docs/simulation.md"
 CASES = ("md17/aspirin:pair-s,650,10", "md17/toluene:pair-s,650,10", "md17/malonaldehyde:fast,500,100")
+WALLS = ("50,0.1", "200,0.1", "50,0.05", "200,0.05", "50,0", "200,0")
+ORDER = ("model", "temperature_K", "ps", "margin", "stiffness")  # of the table
 PARTS = 50  # of the progress bar
 
 
@@ -40,7 +42,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="folder with md17/")
     parser.add_argument("--out", type=Path, help="folder for the runs")
     parser.add_argument("--case", nargs="+", default=CASES, help="MODEL,K,PS")
-    parser.add_argument("--stiffness", nargs="+", type=float, default=[50.0, 200.0], help="eV/Å²")
+    parser.add_argument("--walls", nargs="+", default=WALLS, help="K,MARGIN")
     parser.add_argument("--replicas", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--table", action="store_true", help="write the table of the result there is")
@@ -51,9 +53,9 @@ def main() -> None:
             parser.error("--data and --out are needed")
         given.out.mkdir(parents=True, exist_ok=True)
         for case in given.case:
-            for stiffness in given.stiffness:
-                model, kelvin, ps = case.split(",")
-                measure(given, model, float(kelvin), float(ps), stiffness)
+            for walls in given.walls:
+                model, *numbers = case.split(",")
+                measure(given, model, *map(float, numbers), *map(float, walls.split(",")))
         every = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.out.glob("*.json"))]
         alike = {"replicas": given.replicas, "seed": given.seed}
         runs = [run for run in every if alike.items() <= run.items()]
@@ -61,10 +63,12 @@ def main() -> None:
     write_block(ROOT / PAGE, "walls", table(json.loads(target.read_text(encoding="utf-8"))))
 
 
-def measure(given: argparse.Namespace, name: str, kelvin: float, ps: float, stiffness: float) -> None:
-    """One case with one stiffness, unless that was done before."""
-    label = f"{name.replace('/', '-').replace(':', '-')}-{kelvin:g}K-{ps:g}ps-{stiffness:g}-seed{given.seed}"
-    path = given.out / f"{label}.json"
+def measure(
+    given: argparse.Namespace, name: str, kelvin: float, ps: float, stiffness: float, margin: float
+) -> None:
+    """One case with one sort of walls, unless that was done before."""
+    label = f"{name.replace('/', '-').replace(':', '-')}-{kelvin:g}K-{ps:g}ps-{stiffness:g}-{margin:g}"
+    path = given.out / f"{label}-seed{given.seed}.json"
     if path.is_file():
         return
     model = load(name).members[0]
@@ -74,7 +78,7 @@ def measure(given: argparse.Namespace, name: str, kelvin: float, ps: float, stif
     replicas = [Replica.of(start, given.seed + n, model.domain) for n, start in enumerate(starts)]
     forces = PotentialForces(model, collate(starts, model.dtype))
     config = DynamicsConfig(temperature_K=kelvin)
-    walls = replace(model.domain.walls, stiffness=stiffness)
+    walls = replace(model.domain.walls, stiffness=stiffness, margin=margin)
     dynamics = BatchedDynamics([Group(replicas, forces)], config, walls=walls)
     blocks = round(ps * 1000 / config.timestep_fs / config.interval)
     started = time.monotonic()
@@ -86,6 +90,7 @@ def measure(given: argparse.Namespace, name: str, kelvin: float, ps: float, stif
         "temperature_K": kelvin,
         "ps": ps,
         "stiffness": stiffness,
+        "margin": margin,
         "replicas": given.replicas,
         "seed": given.seed,
         "failed_at_ps": [round(row["survived_ps"], 2) for row in rows if row["failure"]],
@@ -102,18 +107,19 @@ def measure(given: argparse.Namespace, name: str, kelvin: float, ps: float, stif
 
 
 def table(result: dict[str, Any]) -> str:
-    """Runs that stayed intact, by model and stiffness."""
+    """Runs that stayed intact, by model and walls."""
     runs = result["runs"]
     lines = [
-        "| model | K | ps | walls, eV/Å² | intact | failed at, ps | walls active, % | mean K |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| model | K | ps | begin, Å | eV/Å² | intact | failed at, ps | walls active, % | mean K |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
-    for run in sorted(runs, key=lambda r: (r["model"], r["temperature_K"], r["ps"], r["stiffness"])):
+    for run in sorted(runs, key=lambda r: [r[name] for name in ORDER]):
         failed = run["failed_at_ps"]
         cells = [
             run["model"],
             f"{run['temperature_K']:g}",
             f"{run['ps']:g}",
+            f"{run['margin']:g}",
             f"{run['stiffness']:g}",
             f"{run['replicas'] - len(failed)} of {run['replicas']}",
             ", ".join(f"{t:g}" for t in failed) or "–",
@@ -125,7 +131,7 @@ def table(result: dict[str, Any]) -> str:
     hardware = "; ".join(sorted({run["hardware"] for run in runs}))
     note = (
         f"Nosé–Hoover, 0.5 fs, {result['replicas']} replicas from frames the model has not seen, the same "
-        f"for every stiffness; mean K of the time a replica ran. Made by "
+        f"for all walls; mean K of the time a replica ran. Made by "
         f"`python scripts/measure_walls.py`, seed "
         f"{result['seed']}, commit {commits}, on {hardware}."
     )

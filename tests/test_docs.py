@@ -98,6 +98,8 @@ def test_commands_and_options_exist(path):
     ("script", "block", "name", "page"),
     [
         ("measure_radius", "table", "radius", "pair-states.md"),
+        ("measure_fit", "table", "fit", "pair-states.md"),
+        ("measure_walls", "table", "walls", "simulation.md"),
         ("update_matter", "waters_block", "waters", "pair-states.md"),
         ("update_matter", "crystal_block", "crystal", "tutorials/periodic.md"),
     ],
