@@ -31,7 +31,7 @@ from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, Potential
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = "results/walls.json", "docs/simulation.md"
-CASES = ("md17/aspirin:pair-s,650,10", "md17/toluene:pair-s,650,10", "md17/malonaldehyde:fast,500,100")
+CASES = ("md17/toluene:pair-s,800,10", "md17/salicylic_acid:pair-s,800,10", "md17/toluene:pair,800,10")
 WALLS = ("50,0.1", "200,0.1", "50,0.05", "200,0.05", "50,0", "200,0")
 ORDER = ("model", "temperature_K", "ps", "margin", "stiffness")  # of the table
 PARTS = 50  # of the progress bar
