@@ -66,7 +66,7 @@ def test_schnet_has_to_be_trained_first(tmp_path, monkeypatch):
 
 
 def test_models_that_do_not_ship_are_not_among_those_that_do():
-    row = {"name": "ethanol", "failure": "", "survived_ps": 300.0}
+    row = {"name": "ethanol", "failure": "", "survived_ps": 300.0, "wall_share": 0.01}
     rows = {f"{kind}-walls-nvt": [row] for kind in ("pair-s", "paper", "schnet")}
     found = summary_by_model({"rows": rows, "reached_ps": {}, "settings": {"ps": {"nvt": 300.0}}})
     assert set(found) == {"md17/ethanol", "md17/ethanol:pair-s"}

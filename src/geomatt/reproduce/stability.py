@@ -310,6 +310,8 @@ def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
             failed = [round(r["survived_ps"], 1) for r in runs if r["failure"]]
             model = f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")
             about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
+            if walls == "walls":
+                about["wall_share"] = round(mean(r["wall_share"] for r in runs), 4)
             found.setdefault(model, {})[walls] = about
     return found
 

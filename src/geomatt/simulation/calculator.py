@@ -55,7 +55,7 @@ class GeomAttCalculator(Calculator):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
-        self.model = load_model(model, device, dtype)
+        self.model = load_model(model, device, dtype, walls=walls)
         self._numbers = np.zeros(0, dtype=np.int64)  # atomic numbers that were checked
         self._pbc = np.zeros(0, dtype=bool)  # and periodic directions
         self._on_device: Tensor | None = None  # the atomic numbers on the device, (1, N)

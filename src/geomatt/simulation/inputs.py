@@ -18,36 +18,48 @@ from geomatt.model.neighbours import neighbour_list
 from geomatt.model.precision import parse_dtype
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
+LEANS = 0.05  # share of steps with an active wall above which a model leans on walls
 # A model file, the folder of a run, a shipped model's name, a `Potential` or a `Committee`.
 Model = str | os.PathLike[str] | AnyPotential
 
 
 def load_model(
-    model: Model, device: torch.device | str = "cpu", dtype: torch.dtype | str | None = None
+    model: Model,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype | str | None = None,
+    *,
+    walls: bool = True,
 ) -> AnyPotential:
     """The potential of a simulation. A potential is copied: the caller's keeps its precision and device."""
     if isinstance(model, AnyPotential):
         found = copy.deepcopy(model).to(check_device(device), parse_dtype(dtype))
     else:
         found = load(model, device, dtype)
-    warn_if_unstable(found)
+    warn_if_unstable(found, walls)
     return found
 
 
-def warn_if_unstable(model: AnyPotential) -> None:
-    """Warn about a model that fell apart when it was tried in long dynamics (`record["stability"]`)."""
+def warn_if_unstable(model: AnyPotential, walls: bool) -> None:
+    """Warn about a model that fell apart in long dynamics (`record["stability"]`), with walls or without."""
     for member in model.members:
         tried = member.record.get("stability", {})
-        runs = tried.get("walls") or tried.get("free")
-        if runs and runs["intact"] < runs["runs"]:
-            failed, walls = runs["runs"] - runs["intact"], "with" if tried.get("walls") else "without"
-            warnings.warn(
-                f"This model did not stay intact in long dynamics: {failed} of {runs['runs']} runs of "
-                f"{runs['ps']:g} ps at 500 K, {walls} walls, broke a bond, the first after "
-                f"{min(runs['failed_at_ps']):.1f} ps.",
-                stacklevel=3,
+        kind = next((k for k in (("walls", "free") if walls else ("free", "walls")) if k in tried), None)
+        runs = tried.get(kind, {})
+        about = f"at 500 K, {'with' if kind == 'walls' else 'without'} walls"
+        if failed := runs.get("failed_at_ps"):
+            found = (
+                f"{len(failed)} of {runs['runs']} runs of {runs['ps']:g} ps {about}, fell apart, the first "
+                f"after {min(failed):.1f} ps"
             )
-            return
+        elif runs.get("wall_share", 0.0) > LEANS:
+            found = f"{about}, it was held by them in {100 * runs['wall_share']:.0f} % of the steps"
+        else:
+            continue
+        warnings.warn(
+            f"This model failed in long dynamics: {found}. `geomatt models` lists models that stay intact.",
+            stacklevel=3,
+        )
+        return
 
 
 def given(model: Model, structure: Structure | AtomsLike) -> tuple[AnyPotential, Structure]:

@@ -28,7 +28,7 @@ from geomatt.model.domain import MOST_WATCHED, Bonds
 from geomatt.simulation.batched import BatchedDynamics, Group, Replica
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
-from geomatt.simulation.inputs import Model, given
+from geomatt.simulation.inputs import Model, given, warn_if_unstable
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
 from geomatt.simulation.restart import read_extra
@@ -136,6 +136,7 @@ def run_dynamics(
             f"{folder} holds a simulation. Continue it with `resume`, or choose another `out`."
         )
     _check_cell(start, settings)
+    warn_if_unstable(potential, settings.walls)
     if saved is not None:
         _same_run(saved, potential, start, settings, folder)
         start = saved.start

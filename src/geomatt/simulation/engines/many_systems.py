@@ -35,7 +35,7 @@ class ManySystems:
         dtype: torch.dtype | str | None = None,
         walls: bool = True,
     ) -> None:
-        self.potential, self.walls = load_model(model, device, dtype), walls
+        self.potential, self.walls = load_model(model, device, dtype, walls=walls), walls
         self.wall_steps = torch.zeros(0, dtype=torch.int64)  # (B,) evaluations with an active wall
         self._limits: Limits | None = None
         self._evaluations = 0
