@@ -92,6 +92,7 @@ def test_a_large_drift_is_a_warning():
         assert len(alarms_in_words(report)) == count
 
 
+@pytest.mark.filterwarnings("ignore:This model failed in long dynamics")
 def test_md_that_fails_says_so(place):
     text = run("md", MODEL, "ethanol.xyz", "--time", 0.2, "--temperature", 30000, "--no-walls", code=1)
     assert "stopped" in text
