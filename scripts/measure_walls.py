@@ -22,12 +22,13 @@ from typing import Any
 from docs_block import write_block
 from rich.progress import track
 
-from geomatt.data import collate, read
+from geomatt.data import read
 from geomatt.model import fingerprint, load
 from geomatt.reproduce import ExperimentSettings
 from geomatt.reproduce.frame import provenance
 from geomatt.reproduce.inputs import find_file, unseen_frames
-from geomatt.simulation import BatchedDynamics, DynamicsConfig, Group, PotentialForces, Replica
+from geomatt.reproduce.physics_molecules import batched
+from geomatt.simulation import DynamicsConfig
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = "results/walls.json", "docs/simulation.md"
@@ -75,11 +76,9 @@ def measure(
     data = read(find_file(given.data, name.partition(":")[0]))
     starts = unseen_frames(model, data, given.replicas, given.seed)
     assert model.domain is not None
-    replicas = [Replica.of(start, given.seed + n, model.domain) for n, start in enumerate(starts)]
-    forces = PotentialForces(model, collate(starts, model.dtype))
     config = DynamicsConfig(temperature_K=kelvin)
     walls = replace(model.domain.walls, stiffness=stiffness, margin=margin)
-    dynamics = BatchedDynamics([Group(replicas, forces)], config, walls=walls)
+    dynamics = batched(model, starts, config, walls=walls)
     blocks = round(ps * 1000 / config.timestep_fs / config.interval)
     started = time.monotonic()
     for part in track(range(PARTS), description=label):
@@ -131,8 +130,7 @@ def table(result: dict[str, Any]) -> str:
     hardware = "; ".join(sorted({run["hardware"] for run in runs}))
     note = (
         f"Nosé–Hoover, 0.5 fs, {result['replicas']} replicas from frames the model has not seen, the same "
-        f"for all walls; mean K of the time a replica ran. Made by "
-        f"`python scripts/measure_walls.py`, seed "
+        f"for all walls; mean K of the time a replica ran. Made by `python scripts/measure_walls.py`, seed "
         f"{result['seed']}, commit {commits}, on {hardware}."
     )
     return "\n".join([*lines, "", note])
