@@ -108,12 +108,20 @@ def test_models_come_from_a_folder(tmp_path, frames, model, monkeypatch):
 def test_the_quick_run_uses_the_shipped_model(tmp_path, monkeypatch):
     monkeypatch.setenv("GEOMATT_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(bonds, "QUICK_FRAMES", 5)
-    monkeypatch.setattr(bonds, "UNTRAINED", 3)
+    monkeypatch.setattr(bonds, "QUICK_UNTRAINED", 3)
     settings, experiment = ExperimentSettings(quick=True, out=tmp_path), get("bonds")
     result = run_experiment(experiment, settings, silent)
     assert result["models"]["ethanol"]["epochs"] == 2000
     assert experiment.tables(result)[-1].rows == [["not run"]]
     assert "Inverse distance" in experiment.summary(result)
+    compared = result["scored"]["ethanol"]["untrained"]
+    trained, others = (
+        compared["trained"][0]["k=2"]["best"],
+        [n["k=2"]["best"] for n in compared["networks"]],
+    )
+    worse = sum(other < trained for other in others)
+    assert f"better than that of {worse} (ethanol) of 3 untrained" in experiment.summary(result)
+    assert experiment.tables(result)[1].rows[0][1].endswith(f"; {worse})")
     figures = draw_figures(experiment, result, settings.figures("bonds"), ("png", "svg"))
     assert [f.path.suffix for f in figures] == [".png", ".svg"] * 2
     assert all("5 frames" in f.caption for f in figures[:2])

@@ -25,7 +25,8 @@ TRANSFERS = (
     ("toluene", "benzene"),
 )
 QUICK_FRAMES = 100
-UNTRAINED, UNTRAINED_FRAMES = 20, 200  # networks with random weights, and frames they are scored on
+UNTRAINED, UNTRAINED_FRAMES = 100, 100  # networks with random weights, and frames they are scored on
+QUICK_UNTRAINED = 20
 CURVE = np.arange(0.0, 6.001, 0.05)  # Å, where α of order 2 is drawn as a function of distance
 CONTROLS = ("1 / distance", "covalent radii / distance")
 
@@ -37,8 +38,8 @@ class BondsExperiment(Experiment):
     title = "Bonds: covalent bonds in the attention matrices"
     description = (
         "The paper shows attention matrices that resemble the molecule's bonds. Here every layer and order "
-        "is scored on all frames against the bonds of the lowest-energy frame, with inverse distance as a "
-        "control."
+        "is scored, frame by frame, against the bonds of the lowest-energy frame, with inverse distance and "
+        "networks with random weights as controls."
     )
 
     def run(self, settings: ExperimentSettings, progress: ProgressBar) -> dict[str, Any]:
@@ -58,7 +59,7 @@ class BondsExperiment(Experiment):
             frames = np.arange(len(data[target]))
             if settings.quick:
                 frames = np.linspace(0, len(frames) - 1, QUICK_FRAMES).astype(int)
-            untrained = UNTRAINED if base == target else 0
+            untrained = (QUICK_UNTRAINED if settings.quick else UNTRAINED) if base == target else 0
             inputs = {
                 "model": fingerprint(models[base]),
                 "data": data[target].fingerprint(),
@@ -145,8 +146,7 @@ class BondsExperiment(Experiment):
             sentences.append(
                 f"k={order}: the best matrix reaches {max(row['ap'] for row in matrices):.3f}, distance "
                 f"explains {100 * np.mean([row['explained'] for row in matrices]):.0f} % of the variance of "
-                "|α|, and the best layer of the trained network ranks bonds "
-                f"{_beside_untrained(result, order)}."
+                f"|α|, and {_beside_untrained(result, order)}."
             )
         return " ".join(sentences)
 
@@ -244,18 +244,20 @@ def _untrained(item: Mapping[str, Any], group: str, kind: str) -> tuple[float, n
 
 
 def _beside_untrained(result: Mapping[str, Any], order: int) -> str:
-    """For which molecules training adds something, as the end of a sentence."""
-    kinds: dict[str, list[str]] = {}
-    for name, item in _own(result).items():
-        trained, untrained = _untrained(item, f"k={order}", "best")
-        if trained > untrained.max():
-            kind = f"better than all {len(untrained)} untrained ones"
-        elif trained > np.median(untrained):
-            kind = "better than their median, not than all,"
-        else:
-            kind = "worse than their median"
-        kinds.setdefault(kind, []).append(name.replace("_", " "))
-    return "; ".join(f"{kind} for {', '.join(kinds[kind])}" for kind in sorted(kinds))
+    """Than how many untrained networks the trained ones are better, as the end of a sentence."""
+    own = _own(result)
+    compared = {name: _untrained(item, f"k={order}", "best") for name, item in own.items()}
+    better = [f"{_above(*found)} ({name.replace('_', ' ')})" for name, found in compared.items()]
+    count = len(next(iter(compared.values()))[1])
+    return (
+        "the best layer of the trained network ranks bonds better than that of "
+        f"{', '.join(better)} of {count} untrained networks"
+    )
+
+
+def _above(trained: float, untrained: np.ndarray) -> int:
+    """The number of untrained networks that rank bonds less well than the trained one."""
+    return int((untrained < trained).sum())
 
 
 def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
@@ -264,7 +266,7 @@ def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
     for group in compared["trained"][0]:
         for kind, words in (("best", "best layer"), ("union", "union of layers")):
             found = [_untrained(item, group, kind) for item in items.values()]
-            cells = [f"{trained:.2f} ({np.median(u):.2f}, {u.max():.2f})" for trained, u in found]
+            cells = [f"{t:.2f} ({np.median(u):.2f}, {u.max():.2f}; {_above(t, u)})" for t, u in found]
             rows.append([f"{group}, {words}", *cells])
     control = [f"{item['controls'][CONTROLS[0]]['ap']:.2f}" for item in items.values()]
     return ResultTable(
@@ -272,9 +274,9 @@ def _untrained_table(items: Mapping[str, Any]) -> ResultTable:
         "Trained and untrained networks: average precision for covalent bonds",
         ["attention", *items],
         [*rows, [CONTROLS[0], *control]],
-        f"Trained network (median, largest of {len(compared['networks'])} networks with random weights), "
-        f"over {compared['frames']} frames. The union ranks a pair by its largest |α| in any of the layers, "
-        "each divided by the largest of its layer.",
+        f"Trained network (median and largest of {len(compared['networks'])} networks with random weights; "
+        f"how many of them are worse than the trained one), over {compared['frames']} frames. The union "
+        "ranks a pair by its largest |α| in any of the layers, each divided by the largest of its layer.",
         strong=frozenset({len(rows)}),
     )
 
