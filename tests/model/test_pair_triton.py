@@ -58,10 +58,12 @@ def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: di
     expected = dense.evaluate(dense.prepare(state), batch.rows(index), gradient=True)
     right = dense.gradient(expected, by_energy, by_forces)
 
-    prepared, inputs = triton.prepare({n: single(v) for n, v in state.items()}), batch.apply(single)
-    found = triton.evaluate(prepared, inputs.rows(index.to(DEVICE)))
-    assert close(found.energy, expected.energy, 1e-5)
-    assert close(found.forces, expected.forces, 1e-5)
+    weights, inputs = {n: single(v) for n, v in state.items()}, batch.apply(single)
+    for keep in (False, True):  # products in float32, and in parts
+        prepared = triton.prepare(weights, keep=keep)
+        found = triton.evaluate(prepared, inputs.rows(index.to(DEVICE)))
+        assert close(found.energy, expected.energy, 1e-5)
+        assert close(found.forces, expected.forces, 1e-5)
     found = triton.evaluate(prepared, inputs, index=index.to(DEVICE), gradient=True)
     tolerance = 1e-5 if DEVICE == "cpu" else 1e-2  # TF32
     assert close(found.energy, expected.energy, tolerance)
@@ -70,6 +72,24 @@ def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: di
     sizes = [p.numel() for p in network.parameters()]
     for name, g, r in zip(dense.names, gradient.split(sizes, 1), right.split(sizes, 1), strict=True):
         assert close(g, r, tolerance), name
+
+
+@pytest.mark.parametrize(("rows", "inner", "columns"), [(8, 8, 64), (64, 32, 21), (130, 70, 192)])
+def test_products_of_halves_are_as_accurate_as_float32(rows: int, inner: int, columns: int) -> None:
+    from geomatt.model.pair_states.gpu import halves
+
+    generator = torch.Generator().manual_seed(0)
+    size = torch.logspace(-6, 3, columns, dtype=torch.float64)  # of states; adjoints are small
+    w = torch.randn(2, rows, inner, generator=generator, dtype=torch.float64).float().to(DEVICE)
+    x = (size * torch.randn(2, inner, columns, generator=generator, dtype=torch.float64)).float().to(DEVICE)
+    exact, parts = w.double() @ x.double(), halves.split(w)
+    for add in (False, True):
+        for transposed in (False, True):  # which of the axes of states has numbers next to each other
+            out = exact.float() if add else torch.full_like(exact, torch.nan, dtype=torch.float32)
+            states, target = (y.mT.contiguous().mT if transposed else y for y in (x, out))
+            halves.weigh(parts, states, target, add)
+            error = (target.double() - (1 + add) * exact).square().mean(1).sqrt()  # by column
+            assert (error <= 1e-6 * exact.square().mean(1).sqrt() + 1e-10).all()
 
 
 def test_unsupported_batches_are_left_to_the_dense_engine(engine_class: Any) -> None:

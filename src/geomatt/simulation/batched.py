@@ -6,11 +6,12 @@ captured as a CUDA graph and replayed.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -33,6 +34,9 @@ from geomatt.simulation.pressure import Barostat, ConstantPressure
 from geomatt.simulation.restart import restore, save
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
 from geomatt.simulation.watchdog import Watch, Watchdog
+
+if TYPE_CHECKING:
+    from geomatt.simulation.gpu_kernels import FusedSteps, FusedWalls
 
 CAPACITY = 1000  # observations held on the device before they are fetched
 FRAME_BYTES = 1 << 28  # and so much memory for frames
@@ -164,10 +168,25 @@ class BatchedDynamics:
         self.noise = torch.zeros(shape, dtype=torch.float64, device=self.device)
         self.parts: list[Part] = []
         self._graph: torch.cuda.CUDAGraph | None = None
+        self._steps: FusedSteps | None = None  # on a GPU, where they serve
+        self._fused_walls: FusedWalls | None = None
+        if self.device.type == "cuda" and importlib.util.find_spec("triton"):
+            self.fuse()
         several = self.device.type == "cuda" and len(self.groups) > 1
         self._streams = [torch.cuda.Stream(self.device) for _ in self.groups] if several else []
         self._evaluate(self.state, count=False)
         self.integrator.guard(self.state)
+
+    def fuse(self) -> None:
+        """Use Triton kernels where they do the same as this configuration in plain torch."""
+        from geomatt.simulation.gpu_kernels import LARGEST, FusedSteps, FusedWalls
+
+        if self.periodic or self.atoms > LARGEST:
+            return
+        if FusedSteps.supports(self.integrator):
+            self._steps = FusedSteps(self.integrator)
+        if self.walled:
+            self._fused_walls = FusedWalls(self.walls, self.limits)
 
     @property
     def steps(self) -> int:
@@ -242,7 +261,11 @@ class BatchedDynamics:
 
     def _block(self) -> None:
         for k in range(self.config.interval):
-            self.integrator.step(self.state, self._evaluate, self.noise[k] if self.noise.numel() else None)
+            noise = self.noise[k] if self.noise.numel() else None
+            if self._steps is None:
+                self.integrator.step(self.state, self._evaluate, noise)
+            else:
+                self._steps.step(self.state, self._evaluate)
         self.monitor.observe(self.state)
 
     @torch.no_grad()
@@ -262,10 +285,12 @@ class BatchedDynamics:
                 state.forces[rows, :atoms].copy_(forces)
             start = rows.stop
         found = None
-        if self.walled and self._near_walls(state):  # while the groups are computed in streams of their own
+        if self._fused_walls is None and self._near_walls(state):  # while streams compute the groups
             found = self.walls.evaluate(state.positions, self.limits, state.lattice)
         for stream in self._streams:
             torch.cuda.current_stream(self.device).wait_stream(stream)
+        if self._fused_walls is not None:
+            self._fused_walls.add(state, self.monitor, count)
         if found is not None:
             state.energy.add_(found.energy)
             state.forces.add_(found.forces)
@@ -282,8 +307,8 @@ class BatchedDynamics:
 
     def _near_walls(self, state: State) -> bool:
         """False if no wall acts. Looked at on a CPU only: a GPU would have to wait for the answer."""
-        if self.device.type != "cpu":
-            return True
+        if self.device.type != "cpu" or not self.walled:
+            return self.walled
         excess = outside(state.positions, self.limits, state.lattice).excess
         return bool((excess > self.walls.margin).any())
 

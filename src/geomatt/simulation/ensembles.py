@@ -165,8 +165,7 @@ class NoseHoover(Verlet):
         self.target[0] *= matter.freedom
         self.masses = self.target * (config.damping_fs * FEMTOSECOND) ** 2
         drive = torch.cat([torch.ones_like(self.masses[:1]), self.masses[:-1]])
-        self._gain = (drive / self.masses).unbind()
-        self._loss = (-self.target / self.masses).unbind()
+        self.gain, self.loss = drive / self.masses, -self.target / self.masses  # (C, R)
 
     def step(self, state: State, evaluate: Evaluate, noise: Tensor | None) -> None:
         self.couple(state)
@@ -180,7 +179,7 @@ class NoseHoover(Verlet):
         doubled = self.matter.doubled_kinetic_energy(state.velocities)
 
         def accelerate(k: int) -> None:
-            push = torch.addcmul(self._loss[k], self._gain[k], w[k - 1].square() if k else doubled)
+            push = torch.addcmul(self.loss[k], self.gain[k], w[k - 1].square() if k else doubled)
             if k == len(w) - 1:
                 w[k].add_(push, alpha=0.5 * time)
             else:

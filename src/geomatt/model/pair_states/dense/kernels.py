@@ -1,4 +1,4 @@
-"""All that the sweeps of `program` do to a batch besides products with weights, in plain torch.
+"""What the sweeps of `program` do to a batch, in plain torch.
 
 Channels come first, so that neither products with weights nor products over atoms need transposes:
 
@@ -103,6 +103,16 @@ class TorchKernels:
             "e": self._matrices(x_hat).diagonal(dim1=-2, dim2=-1),
         }  # (M, C, B, N)
         return {n: torch.bmm(self.one_hot, v.flatten(2).mT) for n, v in by_atom.items()} | {"K": by_k}
+
+    # ---- products with weights, one of `program.matrices` -----------------------------------------------
+
+    def weigh(self, name: str, t: int, x: Tensor, out: Tensor, add: bool = False) -> None:
+        """out = W x, or out + W x, of states (M, rows, P) with a matrix of round t."""
+        multiply(self.p[name][:, t], x, out, add)
+
+    def weigh_atoms(self, name: str, x: Tensor, out: Tensor, add: bool = False) -> None:
+        """The same for values of atoms (M, B·N, features)."""
+        multiply(x, self.p[name].mT, out, add)
 
     # ---- P = s A B, a product of matrices over atoms for each channel; `ab` is A above B --------------
 
@@ -296,3 +306,11 @@ def silu_hat(hat: Tensor, n: Tensor, x: Tensor, x_dot: Tensor, out: Tensor) -> N
     curvature = sigmoid * (1.0 - sigmoid) * (2.0 + x * (1.0 - 2.0 * sigmoid))
     silu_slope(hat, x, out)
     out.addcmul_(n, curvature.mul_(x_dot))
+
+
+def multiply(a: Tensor, b: Tensor, out: Tensor, add: bool = False) -> None:
+    """out = a b, or out + a b, for each member."""
+    if len(out) == 1:
+        torch.addmm(out[0], a[0], b[0], out=out[0]) if add else torch.mm(a[0], b[0], out=out[0])
+    else:
+        torch.baddbmm(out, a, b, out=out) if add else torch.bmm(a, b, out=out)

@@ -13,7 +13,7 @@ tangents, and ∂L/∂ẋ = n_x is known from the adjoints. So for y = W x, from
     ∂L/∂W = ŷ xᵀ + n_y ẋᵀ        x̂ = Wᵀ ŷ
 
 The readout sees only X_ii and Σ_j X_ij, so W₂ of the last round acts after the sums, on atoms (`readout`).
-Products with weights are here; all else is in `kernels`, which says how tensors are laid out.
+The rest is in `kernels`, which says how tensors are laid out.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 from geomatt.model.interface import Parameters
 from geomatt.model.pair_states.config import PairStatesConfig
 from geomatt.model.pair_states.dense.kernels import TorchKernels
-from geomatt.model.pair_states.dense.readout import Readout, multiply
+from geomatt.model.pair_states.dense.readout import Readout
 
 
 @dataclass
@@ -98,13 +98,13 @@ class Program:
         for t in range(self.rounds):
             xp, ab, h, u = tape.states(t, 0)
             x, product = xp.split(self.width, 1)
-            multiply(p["W_AB"][:, t], x, ab)
+            k.weigh("W_AB", t, x, ab)
             k.product(ab, product)
-            multiply(p["W1"][:, t], xp, h)
+            k.weigh("W1", t, xp, h)
             x_next = self._next_x(t, 0)
             k.activate(h, p["b1"][:, t], u, x, p["b2"][:, t], x_next)
             if x_next is not None:
-                multiply(p["W2"][:, t], u, x_next, add=True)
+                k.weigh("W2", t, u, x_next, add=True)
         return self.readout.energies(x, u)
 
     def adjoints(self) -> Tensor:
@@ -116,11 +116,12 @@ class Program:
             n_x, n_h_ab, n_u_here, n_p = tape.adjoints(t, -1)
             n_h, n_ab = n_h_ab.split(2 * width, 1)
             if t < self.rounds - 1:
-                n_u = multiply(p["W2"][:, t].mT, n_next, n_u_here)
+                k.weigh("X to U", t, n_next, n_u_here)
+                n_u = n_u_here
             k.activate_adjoint(n_u, h, n_next, p["b2"][:, t], n_h, n_x)
-            multiply(p["W1"][:, t, :, width:].mT, n_h, n_p)
+            k.weigh("H to P", t, n_h, n_p)
             k.product_adjoint(n_p, ab, n_ab)
-            multiply(p["back"][:, t].mT, n_h_ab, n_x, add=True)
+            k.weigh("H, A, B to X", t, n_h_ab, n_x, add=True)
             n_next = n_x
         return k.forces(n_next)
 
@@ -133,18 +134,18 @@ class Program:
         for t in range(self.rounds):
             (_, ab, h, _), (xp_dot, ab_dot, h_dot, u_dot) = tape.states(t, 0), tape.states(t, 1)
             x_dot, product_dot = xp_dot.split(self.width, 1)
-            multiply(p["W_AB"][:, t], x_dot, ab_dot)
+            k.weigh("W_AB", t, x_dot, ab_dot)
             k.product_dot(ab, ab_dot, product_dot)
-            multiply(p["W1"][:, t], xp_dot, h_dot)
+            k.weigh("W1", t, xp_dot, h_dot)
             x_dot_next = self._next_x(t, 1)
             k.activate_dot(h, h_dot, u_dot, x_dot, p["b2"][:, t], x_dot_next)
             if x_dot_next is not None:
-                multiply(p["W2"][:, t], u_dot, x_dot_next, add=True)
+                k.weigh("W2", t, u_dot, x_dot_next, add=True)
         self.readout.tangents(x_dot, u_dot)
 
     def hats(self, by_energy: Tensor) -> None:
         """From w = ∂loss/∂E (M, B)."""
-        p, k, tape, width = self.p, self.kernels, self.tape, self.width
+        k, tape, width = self.kernels, self.tape, self.width
         hat_next, u_hat = self.readout.hats(by_energy)
         n_u = self.n_last[1]
         for t in reversed(range(self.rounds)):
@@ -153,11 +154,12 @@ class Program:
             _, _, n_u_here, n_p = tape.adjoints(t, 1)
             h_hat, ab_hat = h_ab_hat.split(2 * width, 1)
             if t < self.rounds - 1:
-                u_hat, n_u = multiply(p["W2"][:, t].mT, hat_next, u_hat_here), n_u_here
+                k.weigh("X to U", t, hat_next, u_hat_here)
+                u_hat, n_u = u_hat_here, n_u_here
             k.activate_hat(u_hat, n_u, h, h_dot, hat_next, h_hat, x_hat)
-            multiply(p["W1"][:, t, :, width:].mT, h_hat, p_hat)
+            k.weigh("H to P", t, h_hat, p_hat)
             k.product_hat(p_hat, n_p, ab, ab_dot, ab_hat)
-            multiply(p["back"][:, t].mT, h_ab_hat, x_hat, add=True)
+            k.weigh("H, A, B to X", t, h_ab_hat, x_hat, add=True)
             hat_next = x_hat
 
     def gradients(self) -> dict[str, Tensor]:
@@ -182,6 +184,28 @@ class Program:
 
 
 def prepare(p: Parameters) -> Parameters:
-    """The weights, with "back" (M, T, 4C, C) above each other: what leads from X to H, A and B."""
+    return {**p, **matrices(p)}
+
+
+def matrices(p: Parameters) -> Parameters:
+    """All matrices by which states and values of atoms are multiplied, under the names used for it here.
+
+    W (M, T, ...) act on states, V on values of atoms (M, ...). Those of the adjoints are transposes.
+    """
     width = p["W_AB"].shape[-1]
-    return {**p, "back": torch.cat([p["W1"][..., :width], p["W_AB"]], 2)}
+    w2, v1, v2 = p["W2"], p["readout.0.weight"], p["readout.2.weight"]
+    back = torch.cat([p["W1"][..., :width], p["W_AB"]], 2)  # (M, T, 4C, C)
+    return {
+        "W_AB": p["W_AB"],
+        "W1": p["W1"],
+        "W2": w2,
+        "X to U": w2.mT,
+        "H to P": p["W1"][..., width:].mT,
+        "H, A, B to X": back.mT,
+        "last W2": w2[:, -1],
+        "last X to U": w2[:, -1].mT,
+        "V1": v1,
+        "V2": v2,
+        "Q1 to R": v1.mT,
+        "Q2 to A1": v2.mT,
+    }

@@ -23,15 +23,15 @@ class Readout:
 
     def __init__(self, p: Parameters, kernels: TorchKernels, like: Tensor, gradient: bool) -> None:
         self.kernels = kernels
-        self.v1, self.v2, self.v3 = (p[f"readout.{layer}.weight"] for layer in (0, 2, 4))
+        self.v3 = p["readout.4.weight"]
         self.c1, self.c2, self.c3 = (p[f"readout.{layer}.bias"] for layer in (0, 2, 4))
-        self.w2, self.b2 = p["W2"][:, -1], p["b2"][:, -1]  # of the last round
+        self.b2 = p["b2"][:, -1]  # of the last round
         members, batch, atoms = kernels.size
 
         def new(features: int) -> Tensor:
             return like.new_empty(members, 1 + gradient, batch * atoms, features)
 
-        hidden, width = self.v2.mT.shape[1:]
+        width, hidden = p["V2"].shape[1:]
         self.r, self.sums = new(2 * width), new(4 * width)
         self.q1, self.a1, self.q2, self.a2 = new(hidden), new(hidden), new(width), new(width)
         self.adjoint_r, self.adjoint_u = new(2 * width), new(4 * width)
@@ -41,29 +41,29 @@ class Readout:
         """Atomic energies (M, B, N) from states before the last round and what it adds before W₂."""
         k = self.kernels
         self._gather(x, u, 0)
-        multiply(self.r[:, 0], self.v1.mT, self.q1[:, 0])
+        k.weigh_atoms("V1", self.r[:, 0], self.q1[:, 0])
         k.hidden(self.q1[:, 0], self.c1, self.a1[:, 0])
-        multiply(self.a1[:, 0], self.v2.mT, self.q2[:, 0])
+        k.weigh_atoms("V2", self.a1[:, 0], self.q2[:, 0])
         return k.output(self.q2[:, 0], self.c2, self.v3, self.c3, self.a2[:, 0], self.adjoint_q2[:, -1])
 
     def adjoints(self) -> tuple[Tensor, Tensor]:
         """n of X after the last round and of its U, as values of atoms (M, B·N, 2, rows)."""
-        multiply(self.adjoint_q2[:, -1], self.v2, self.adjoint_a1[:, -1])
+        self.kernels.weigh_atoms("Q2 to A1", self.adjoint_q2[:, -1], self.adjoint_a1[:, -1])
         self.kernels.hidden_adjoint(self.adjoint_a1[:, -1], self.q1[:, 0], self.adjoint_q1[:, -1])
         return self._back(-1)
 
     def tangents(self, x_dot: Tensor, u_dot: Tensor) -> None:
         self._gather(x_dot, u_dot, 1)
-        multiply(self.r[:, 1], self.v1.mT, self.q1[:, 1])
+        self.kernels.weigh_atoms("V1", self.r[:, 1], self.q1[:, 1])
         self.kernels.hidden_dot(self.q1[:, 0], self.q1[:, 1], self.a1[:, 1])
-        multiply(self.a1[:, 1], self.v2.mT, self.q2[:, 1])
+        self.kernels.weigh_atoms("V2", self.a1[:, 1], self.q2[:, 1])
 
     def hats(self, by_energy: Tensor) -> tuple[Tensor, Tensor]:
         """Hats of what `adjoints` gives n of, from w (M, B)."""
         k, q1, q2 = self.kernels, self.q1, self.q2
         self.w = by_energy
         k.output_hat(by_energy, q2[:, 0], q2[:, 1], self.v3, self.a2[:, 1], self.adjoint_q2[:, 0])
-        multiply(self.adjoint_q2[:, 0], self.v2, self.adjoint_a1[:, 0])
+        k.weigh_atoms("Q2 to A1", self.adjoint_q2[:, 0], self.adjoint_a1[:, 0])
         k.hidden_hat(self.adjoint_a1[:, 0], self.adjoint_a1[:, 1], q1[:, 0], q1[:, 1], self.adjoint_q1[:, 0])
         return self._back(0)
 
@@ -91,25 +91,16 @@ class Readout:
         r, sums = self._by_kind(self.r[:, slot]), self._by_kind(self.sums[:, slot])
         gather = self.kernels.gather_dot if slot else self.kernels.gather
         gather(x, u, self.b2, r, sums)
-        multiply(sums.flatten(1, 2), self.w2.mT, r.flatten(1, 2), add=True)
+        self.kernels.weigh_atoms("last W2", sums.flatten(1, 2), r.flatten(1, 2), add=True)
 
     def _back(self, slot: int) -> tuple[Tensor, Tensor]:
         """Adjoints of X and of U from those of Q₁."""
         r, u = self.adjoint_r[:, slot], self._by_kind(self.adjoint_u[:, slot])
-        multiply(self.adjoint_q1[:, slot], self.v1, r)
-        multiply(self._by_kind(r).flatten(1, 2), self.w2, u.flatten(1, 2))
+        self.kernels.weigh_atoms("Q1 to R", self.adjoint_q1[:, slot], r)
+        self.kernels.weigh_atoms("last X to U", self._by_kind(r).flatten(1, 2), u.flatten(1, 2))
         return self._by_kind(r), u
 
     @staticmethod
     def _by_kind(r: Tensor) -> Tensor:
         """(..., 2·rows) as (..., 2, rows): own pair and others."""
         return r.unflatten(-1, (2, -1))
-
-
-def multiply(a: Tensor, b: Tensor, out: Tensor, add: bool = False) -> Tensor:
-    """out = a b, or out + a b, for each member."""
-    if len(out) == 1:
-        torch.addmm(out[0], a[0], b[0], out=out[0]) if add else torch.mm(a[0], b[0], out=out[0])
-    else:
-        torch.baddbmm(out, a, b, out=out) if add else torch.bmm(a, b, out=out)
-    return out

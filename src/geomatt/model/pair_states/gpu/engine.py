@@ -11,9 +11,10 @@ from torch import Tensor
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Evaluation, Parameters
 from geomatt.model.pair_states.dense.engine import DenseEngine
-from geomatt.model.pair_states.dense.program import Program
+from geomatt.model.pair_states.dense.program import Program, matrices
 from geomatt.model.pair_states.gpu.envelope import EnvelopedTritonKernels
-from geomatt.model.pair_states.gpu.kernels import LARGEST, TritonKernels
+from geomatt.model.pair_states.gpu.halves import split
+from geomatt.model.pair_states.gpu.kernels import LARGEST, PARTS, TritonKernels
 
 # Precision of torch's products, by what is asked for. Triton's are always float32: they are a small part of
 # the work, and its TF32 truncates: networks trained so have forces 0.1 to 0.2 % too large in float32.
@@ -31,7 +32,11 @@ class TritonEngine(DenseEngine):
         with weights are much faster if every member's begin at multiples of 16 bytes."""
         if len(parameters["elements"]) > 1:
             parameters = {**parameters, **{name: parameters[name].contiguous() for name in MULTIPLIED}}
-        return super().prepare(parameters, keep=keep)
+        prepared = super().prepare(parameters, keep=keep)
+        if keep and parameters["K"].dtype == torch.float32:
+            parts = {name + PARTS: split(w) for name, w in matrices(parameters).items()}
+            prepared = {**prepared, **parts}
+        return prepared
 
     def compute(
         self, prepared: Parameters, batch: Batch, index: Tensor | None, forces: bool, gradient: bool

@@ -11,10 +11,11 @@ from geomatt.data.batch import Batch
 from geomatt.model.interface import Parameters
 from geomatt.model.pair_states.config import DECAY, PairStatesConfig
 from geomatt.model.pair_states.dense.kernels import TorchKernels
-from geomatt.model.pair_states.gpu import activations, initial, products, readout
+from geomatt.model.pair_states.gpu import activations, halves, initial, products, readout
 
 ALIGNMENT = 64  # columns of states are a multiple of it, for products with weights; as `initial.TAIL`
 LARGEST = 64  # atoms; a matrix over atoms is one tile
+PARTS = " in parts"  # ends the names of weights in the form of `halves.split`
 PROGRAMS = 132  # processors of an H100 or H200
 WEIGHTS_TILE = 128  # rows and columns of a gradient of weights that one program of a product makes
 
@@ -127,6 +128,25 @@ class TritonKernels(TorchKernels):
     def _basis(self) -> tuple[Any, ...]:
         mu = self.p["mu"].contiguous()
         return self.positions, self.species, mu, self.config.sharpness, DECAY
+
+    # ---- products with weights: those that are in parts, unless a gradient is wanted ----------------------
+
+    def weigh(self, name: str, t: int, x: Tensor, out: Tensor, add: bool = False) -> None:
+        parts = self._parts(name)
+        if parts is None:
+            super().weigh(name, t, x, out, add)
+        else:
+            halves.weigh(parts[:, :, t], x, out, add)
+
+    def weigh_atoms(self, name: str, x: Tensor, out: Tensor, add: bool = False) -> None:
+        parts = self._parts(name)
+        if parts is None:
+            super().weigh_atoms(name, x, out, add)
+        else:
+            halves.weigh(parts, x.mT, out.mT, add)
+
+    def _parts(self, name: str) -> Tensor | None:
+        return self.p.get(name + PARTS) if self.apart == self.columns else None
 
     # ---- P = s A B --------------------------------------------------------------------------------------
 
