@@ -19,6 +19,7 @@ from geomatt.reproduce import ExperimentSettings, get, run_experiment, silent, s
 from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy, compared, errors_table
 from geomatt.reproduce.ablation_networks import NETWORKS, Changed
 from geomatt.reproduce.frame import plain
+from geomatt.reproduce.report import made_by
 from geomatt.training import Diverged
 
 SETTINGS = {"channels": 6, "rounds": 2, "functions": 8}
@@ -201,6 +202,8 @@ def test_a_quick_run_says_so_and_continues(quick):
     assert result["missing"] == {}
     assert "used instead" in experiment.summary(result)
     table, left = experiment.tables(result)
+    assert "own ethanol data" in table.note
+    assert "data: embedded/ethanol (" in made_by(result)
     assert [row[0] for row in table.rows] == ["baseline", "functions-8", "gated"]
     assert [row[1] for row in table.rows] == ["1,689", "1,625", "2,233"]
     assert table.rows[0][5].startswith("1.00 ± ")
@@ -251,7 +254,7 @@ def test_the_summary_compares_with_the_spread_of_seeds():
     aspirin = rows(0.4, wide=0.9, narrow=1.3, other=1.03, mixed=1.2, lost=1.0)
     malonaldehyde = rows(0.2, wide=0.8, narrow=1.1, other=1.01, mixed=0.9)
     malonaldehyde["lost"] = {"group": "settings", "diverged": "why"}
-    result = {"rows": {"malonaldehyde": malonaldehyde, "aspirin": aspirin}}
+    result = {"settings": {"stand_in": False}, "rows": {"malonaldehyde": malonaldehyde, "aspirin": aspirin}}
     text = compared(result)
     assert "differ by 2.0% and 2.0%" in text
     assert "**Worse:** narrow (1.10, 1.30)." in text

@@ -78,6 +78,9 @@ def test_a_quick_run_fills_the_page_and_continues(quick, tmp_path):
     page = (ROOT / "docs" / "experiments" / "learning.md").read_text(encoding="utf-8")
     text = update_page(page, blocks(experiment, result, [Figure(Path("learning.png"), "Curves")]))
     assert "| 50 | " in text
+    assert "own ethanol data" in text
+    assert "embedded/ethanol" in text
+    assert "md17/" not in text[text.index("Made by") :]
     assert "figures/learning.png" in text
     restored = LearningStudy(replace(quick, out=tmp_path / "again"), silent)
     assert load_script("restore_results").restore(restored, result) == 2 * len(NETWORKS)

@@ -32,6 +32,9 @@ def test_a_short_run(tmp_path, monkeypatch):
     assert not xtb.rows
     assert "--part nvt" in left.rows[0][2]
     assert "200 steps of ethanol" in physics.summary(result)
+    assert "used instead" in physics.summary(result)
+    assert "MD17 by" not in physics.summary(result)
+    assert list(result["data"]) == ["embedded/ethanol"]
     assert physics.drawings(result) == []
 
 
@@ -49,6 +52,7 @@ def test_figures_of_the_reference(tmp_path):
     }  # fmt: skip
     result = {
         "xtb": {"torsion": torsion, "spectrum": spectrum},
+        "settings": {"stand_in": False},
         "rows": {"nve": {}, "nvt": {}, "own": {}, "million": {}},
     }
     assert "by 97 %; those of two halves of the GFN2-xTB runs by 81 %" in physics.summary(result)

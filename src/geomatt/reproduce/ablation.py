@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from geomatt.data import Split, random_split
 from geomatt.reproduce.ablation_networks import NETWORKS
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN
+from geomatt.reproduce.inputs import STAND_IN, STAND_IN_NOTE
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import left_table, tested_on, title
 from geomatt.reproduce.study import UNIT, TolerantStudy, same_steps
@@ -201,6 +201,7 @@ def spread(result: Mapping[str, Any], molecule: str) -> float | None:
 def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
     """Errors of all variations on one molecule, below those of the baseline."""
     own, found, lines = seeds(result, molecule), ratios(result, molecule), []
+    note = f"{STAND_IN_NOTE} " if result["settings"]["stand_in"] else ""
     if own:
         errors = [_with_spread([row[error] for row in own], 3) for error in ERRORS]
         ratio = _with_spread([row["force_mae"] / mean(r["force_mae"] for r in own) for row in own], 2)
@@ -218,7 +219,7 @@ def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
         f"Errors of {title(molecule)} with one choice changed",
         COLUMNS,
         lines,
-        f"MAE, {UNIT} and {UNIT}/Å, {tested_on(_trained(result, molecule).values())}. Baseline: mean ± "
+        f"{note}MAE, {UNIT} and {UNIT}/Å, {tested_on(_trained(result, molecule).values())}. Baseline: mean ± "
         f"standard deviation over {len(own)} seeds; others: one seed. Returns: how often training went "
         "astray and went back to its best weights with half the learning rate.",
     )

@@ -22,6 +22,7 @@ STAND_IN = (
     "**MD17 was not found: the package's own ethanol data (GFN2-xTB) are used instead**, so these numbers "
     "cannot be compared with published ones."
 )
+STAND_IN_NOTE = "Measured on the package's own ethanol data, whatever the title says."  # below a table
 # How to make data that cannot be downloaded; {} is the file to write.
 MADE = {"gfn2/cg-cg": "python scripts/make_dimer.py --out {} (in the repository; 1.5 hours on one core)"}
 

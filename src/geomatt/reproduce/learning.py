@@ -11,7 +11,7 @@ import numpy as np
 
 from geomatt.data import Split, random_split
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, frames_note
+from geomatt.reproduce.inputs import STAND_IN, STAND_IN_NOTE, frames_note
 from geomatt.reproduce.md17 import SCHNET, WEIGHTING, has_schnet
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import Models, error_table, left_table, tested_on, title
@@ -253,6 +253,7 @@ def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
         if "diverged" in model
     ]
     note = [
+        STAND_IN_NOTE if settings["stand_in"] else "",
         f"MAE of energies ({UNIT}) / forces ({UNIT}/Å) {tested_on(models)}. Steps: {steps}.",
         f"Slope of log force error against log frames: {fitted}." if fitted else "",
         f"Diverged: {', '.join(lost)}." if lost else "",

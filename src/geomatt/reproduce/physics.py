@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import described, load_md17
+from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17
 from geomatt.reproduce.physics_molecules import QUICK_STEPS, STEPS, run_molecule
 from geomatt.reproduce.physics_tables import (
     REFERENCE,
@@ -52,7 +52,7 @@ class Physics(Experiment):
             missing["xtb"] = 1
         return {
             "settings": {"steps": QUICK_STEPS if settings.quick else STEPS, "stand_in": stand_in},
-            "data": {f"md17/{m}": described(d) for m, d in data.items()},
+            "data": described_md17(data, stand_in),
             "split": "starts: frames that no model was trained on",
             "rows": rows,
             "xtb": xtb,
@@ -85,7 +85,8 @@ class Physics(Experiment):
         ]
 
     def summary(self, result: Mapping[str, Any]) -> str:
-        sentences = []
+        stand_in = result["settings"]["stand_in"]
+        sentences = [STAND_IN] if stand_in else []
         drifts = [row["drift_meV_per_atom_ps"] for row in result["rows"]["nve"].values()]
         if drifts:
             worst = max(drifts, key=abs)
@@ -94,7 +95,8 @@ class Physics(Experiment):
         nvt, own = result["rows"]["nvt"], result["rows"]["own"]
         if own:
             found = ", ".join(f"{title(m)} {row['data_K']:.0f} K" for m, row in own.items())
-            sentences.append(f"Temperatures of the trajectories of MD17 by their forces: {found}.")
+            whose = "its trajectory by its" if stand_in else "the trajectories of MD17 by their"
+            sentences.append(f"Temperatures of {whose} forces: {found}.")
         if both := [m for m in own if m in nvt]:
             errors = ", ".join(
                 f"{title(m)} {own[m]['histogram_error']:.3f} in place of {nvt[m]['histogram_error']:.3f}"

@@ -17,7 +17,7 @@ REFERENCE = "GFN2-xTB"
 def dynamics_table(result: Mapping[str, Any]) -> ResultTable:
     rows, steps = result["rows"], result["settings"]["steps"]
     lines = []
-    for molecule in (name.removeprefix("md17/") for name in result["data"]):
+    for molecule in (name.rpartition("/")[2] for name in result["data"]):
         nve, nvt, own = (rows[part].get(molecule) for part in ("nve", "nvt", "own"))
         line = [title(molecule), (nve or nvt or own or {}).get("kind", NOT_RUN)]
         line.append(NOT_RUN if nve is None else f"{nve['drift_meV_per_atom_ps']:+.2g}")

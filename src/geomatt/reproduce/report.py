@@ -81,13 +81,21 @@ def _embedded(path: Path) -> str:
 def made_by(result: Mapping[str, Any]) -> str:
     """A sentence about the origin of the numbers."""
     commits = ", ".join(c[:10] for c in result["commits"]) or "unknown"
-    data = [f"{name} ({d['fingerprint'][:10]})" for name, d in result.get("data", {}).items()]
+    data = [f"{name} ({d['fingerprint'][:10]})" for name, d in _sources(result).items()]
     on = f" on {'; '.join(result['hardware'])}" if result["hardware"] else ""
     return (
         f"Made by `geomatt reproduce {result['experiment']}{' --quick' if result['quick'] else ''}`, "
         f"seed {result['seed']}, commit {commits}, {result['seconds']:.0f} s{on}"
         + (f"; data: {', '.join(data)}." if data else ".")
     )
+
+
+def _sources(result: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The data of a result by the names of what was used, not of what it stood in for."""
+    data: Mapping[str, Mapping[str, Any]] = result.get("data", {})
+    if not result.get("settings", {}).get("stand_in"):
+        return dict(data)
+    return {n if n.startswith("embedded/") else f"embedded/{d['name']}": d for n, d in data.items()}
 
 
 def blocks(

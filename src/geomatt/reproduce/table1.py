@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from statistics import mean
 from typing import Any, ClassVar
 
-import numpy as np
-
-from geomatt.data import Dataset
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
 from geomatt.reproduce.md17 import SCHNET_EPOCHS, Md17Study, Member
@@ -26,14 +23,13 @@ from geomatt.reproduce.published import (
     tested_on,
     title,
 )
+from geomatt.reproduce.ranges import measured_ranges, ranges_table
 from geomatt.reproduce.study import UNIT
 from geomatt.reproduce.table import NOT_RUN, ResultTable
-from geomatt.units import from_ev
 
 REPEATED = ("ethanol", "aspirin")  # trained on several draws of frames, and SchNet with several seeds
 PUBLISHED = GEOMATT["2,3,4"]
 RECIPES = ("paper", "fast")
-CHUNK = 1000  # frames whose distances are computed at once
 
 
 class Table1(Experiment):
@@ -65,7 +61,7 @@ class Table1(Experiment):
             "molecules": study.molecules,
             "rows": rows,
             "schnet": {m: value for m, value in schnet.items() if m not in rows["schnet-all"]},
-            "ranges": {m: _measured_ranges(dataset, UNIT) for m, dataset in study.data.items()},
+            "ranges": {m: measured_ranges(dataset, UNIT) for m, dataset in study.data.items()},
             "missing": study.missing(plan),
         }
 
@@ -75,7 +71,7 @@ class Table1(Experiment):
             _weighting(result),
             _draws(result),
             _times(result),
-            _ranges(result["ranges"]),
+            ranges_table("ranges", {title(m): found for m, found in result["ranges"].items()}),
             left_table(result["missing"], "geomatt reproduce table1 --part {} --device cuda --data DIR"),
         ]
 
@@ -224,7 +220,7 @@ def _draws(result: Mapping[str, Any]) -> ResultTable:
 
 def _times(result: Mapping[str, Any]) -> ResultTable:
     """The table of training times."""
-    rows = result["rows"]
+    rows, published = result["rows"], not result["settings"]["stand_in"]
     columns = [rows["paper"], rows["fast"], _schnet(result)]
     together = sorted({f["together"] for r in RECIPES for fs in rows[r].values() for f in fs})
     return ResultTable(
@@ -235,7 +231,8 @@ def _times(result: Mapping[str, Any]) -> ResultTable:
         "Seconds for one model, mean over the folds (shortest–longest), on "
         f"{'; '.join(result['hardware'])}. Models of several folds and molecules were trained side by side "
         f"({', '.join(map(str, together)) or 'none'} at a time) and share the time equally; not all parts "
-        "were run with the same version. The paper: 3 to 6 hours for one molecule on a GTX 1080.",
+        "were run with the same version."
+        + (" The paper: 3 to 6 hours for one molecule on a GTX 1080." if published else ""),
     )
 
 
@@ -254,50 +251,6 @@ def _others(row: Mapping[str, Models]) -> str:
         if not no_worse([(models, PUBLISHED[molecule])], error)[0]
     ]
     return f"; the others are {', '.join(worse)}" if worse else ""
-
-
-def _measured_ranges(dataset: Dataset, unit: str) -> dict[str, Any]:
-    """Ranges over all frames of one molecule, energies in `unit`."""
-    assert dataset.energies is not None
-    assert dataset.forces is not None
-    energies, forces = dataset.energies * from_ev(unit), dataset.forces * from_ev(unit)
-    atoms = int(dataset.sizes[0])
-    i, j = np.triu_indices(atoms, 1)
-    shortest, longest = np.inf, 0.0
-    for start in range(0, len(dataset) * atoms, CHUNK * atoms):
-        r = dataset.positions[start : start + CHUNK * atoms].reshape(-1, atoms, 3)
-        distance = np.linalg.norm(r[:, i] - r[:, j], axis=-1)
-        shortest, longest = min(shortest, float(distance.min())), max(longest, float(distance.max()))
-    return {
-        "atoms": atoms,
-        "frames": len(dataset),
-        "energy": [float(energies.min() - energies.mean()), float(energies.max() - energies.mean())],
-        "energy_sd": float(energies.std()),
-        "force_rms": float(np.sqrt(np.mean(forces**2))),
-        "force_largest": float(np.abs(forces).max()),
-        "distance": [shortest, longest],
-    }
-
-
-def _ranges(ranges: Mapping[str, Mapping[str, Any]]) -> ResultTable:
-    """One row per molecule."""
-    return ResultTable.of(
-        "ranges",
-        "Ranges of the data",
-        [{"molecule": title(molecule), **found} for molecule, found in ranges.items()],
-        {
-            "molecule": "{molecule}",
-            "atoms": "{atoms}",
-            "frames": "{frames}",
-            "energy − mean": "{energy[0]:.1f} … {energy[1]:+.1f}",
-            "standard deviation": "{energy_sd:.2f}",
-            "force RMS": "{force_rms:.1f}",
-            "largest force": "{force_largest:.0f}",
-            "distances (Å)": "{distance[0]:.2f} … {distance[1]:.2f}",
-        },
-        "All frames used. Energies in kcal/mol, force components in kcal/mol/Å. A model that always returns "
-        "the mean has an energy error of about 0.8 standard deviations.",
-    )
 
 
 EXPERIMENT = Table1()
