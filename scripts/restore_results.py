@@ -95,7 +95,9 @@ def home(member: Any) -> type[Study[Any]]:
 def others(result: Mapping[str, Any], study: Any) -> Iterator[tuple[str, dict[str, Any], Any]]:
     """Pieces that are no members: their names, inputs and values."""
     if result["experiment"] == "dna":
-        yield "controls", study.control_inputs(), result["controls"]
+        controls = result["controls"]
+        if len(controls["untrained"]["covalent"]) == study.size.untrained:
+            yield "controls", study.control_inputs(), controls
     for row in result["rows"] if result["experiment"] == "table2" else ():
         if isinstance(study, PairTransferStudy):
             yield *study.scratch_piece(row["target"]), row["pair"]["scratch"]

@@ -1,5 +1,7 @@
 """The C-G dimer in the smallest setting, on the frames that ship with the package."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scripts_path import load_script
@@ -128,6 +130,9 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     assert mean > 0.5
     assert 1.4 < length < 2.5
     content = blocks(experiment, result)
+    assert "of 2 untrained networks" in content["summary"]
+    assert "| embedded/dimer | 58 | 70 |" in content["dna-ranges"]
+    assert "GTX 1080" not in content["dna-errors"]
     assert "dna --part paper" in content["left"]
     assert "| fast | 1 |" in content["dna-seeds"]
     assert "| pair |" not in content["dna-seeds"]
@@ -142,6 +147,23 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     ]
     assert run_experiment(experiment, settings, silent)["rows"] == result["rows"]
     assert not list(settings.out.rglob("checkpoint.safetensors"))
+
+
+def test_a_shorter_run_does_not_replace_a_longer_one(tmp_path, monkeypatch):
+    """Another machine has the numbers of a model, not its checkpoint."""
+    settings = ExperimentSettings(quick=True, out=tmp_path / "out", parts=("fast",))
+    longer = replace(TINY, epochs={**TINY.epochs, "fast": 4})
+    study, member = dna_models.DnaStudy(settings, silent, longer), dna_models.DnaModel("fast")
+    before = {"epochs": 3, "force_mae": 1.0}
+    study.pieces.put(
+        member.name, study.inputs(member), before, {"seconds": 1.0, "commit": "", "hardware": ""}
+    )
+    monkeypatch.setattr(dna_models.DnaStudy, "measure", lambda *of: {"epochs": 2, "training_seconds": 1.0})
+    study.train([member])
+    assert study.find(member) == before
+    monkeypatch.setattr(dna_models.DnaStudy, "measure", lambda *of: {"epochs": 4, "training_seconds": 1.0})
+    study.train([member])
+    assert study.find(member)["epochs"] == 4
 
 
 def test_a_file_is_used_instead_of_the_embedded_frames(frames, tmp_path):

@@ -12,9 +12,12 @@ from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, strongest
 from geomatt.reproduce.dna_models import DATA, RECIPES, SCORED, SPLITS, DnaModel, DnaStudy, plan
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.published import cell, left_table, tested_on
+from geomatt.reproduce.ranges import measured_ranges, ranges_table
+from geomatt.reproduce.study import UNIT
 from geomatt.reproduce.table import ResultTable
 
-_SHOWN = ("energy_mae", "force_mae", "epochs", "late_gain", "test_frames")  # of a model in the first table
+# Of a model in the first table.
+_SHOWN = ("energy_mae", "force_mae", "epochs", "late_gain", "test_frames", "minutes")
 
 
 class Dna(Experiment):
@@ -61,15 +64,19 @@ class Dna(Experiment):
             "seeds": seeds,
             "missing": study.missing(models),
             "controls": control,
+            "ranges": {study.source: measured_ranges(study.frames, UNIT)},
             "pieces": study.pieces.made,
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        lines = []
+        lines, note = [], _stand_in_note(result)
         for recipe in RECIPES:
             for kind, label in SPLITS.items():
                 value = result["rows"].get(recipe, {}).get(kind, {})
-                lines.append({"recipe": recipe, "tested": label, **dict.fromkeys(_SHOWN), **value})
+                line = {"recipe": recipe, "tested": label, **dict.fromkeys(_SHOWN), **value}
+                if value:
+                    line["minutes"] = value["training_seconds"] / 60
+                lines.append(line)
         tested = [{"frames": line["test_frames"]} for line in lines if line["test_frames"]]
         errors = ResultTable.of(
             "dna-errors",
@@ -82,10 +89,13 @@ class Dna(Experiment):
                 "force MAE": "{force_mae:.2f}",
                 "epochs": "{epochs:d}",
                 "late gain": "{late_gain:.0%}",
+                "minutes": "{minutes:.1f}",
             },
-            f"{_stand_in_note(result)}kcal/mol and kcal/mol/Å, {tested_on(tested)}. Late gain: "
+            f"{note}kcal/mol and kcal/mol/Å, {tested_on(tested)}. Late gain: "
             "how much the validation error of the forces fell over the last fifth of the epochs; if it is "
-            "small, the error has settled.",
+            f"small, the error has settled. Minutes of training{_trained_on(result)}; the models of a recipe "
+            "were trained side by side and share the time equally."
+            + ("" if note else " The paper: 26 hours on a GTX 1080."),
             labels=2,
         )
         precision = [_precision_table(r, v, result["controls"]) for r, v in _scored(result).items()]
@@ -93,6 +103,7 @@ class Dna(Experiment):
             errors,
             _seeds_table(result),
             *precision,
+            ranges_table("dna-ranges", result["ranges"]),
             left_table(result["missing"], "geomatt reproduce dna --part {} --device cuda --data DIR"),
         ]
 
@@ -112,10 +123,14 @@ class Dna(Experiment):
             control = [value["precision"][CONTROL][kind][0] for value in _scored(result).values()]
             sentences.append(
                 f"- {words[0].upper()}{words[1:]}: average precision "
-                + ", ".join(f"{ap:.2f} ({recipe} recipe, {label})" for recipe, label, ap in best)
+                + ", ".join(
+                    f"{ap:.2f} ({recipe} recipe, {label}; better than {sum(u < ap for u in untrained)} of "
+                    f"{len(untrained)} untrained networks)"
+                    for recipe, label, ap in best
+                )
                 + f"; inverse distance reaches {max(control, default=0.0):.2f}, |d − d₀| {length[0]:.2f} "
-                f"(with the best d₀, {length[2]:.2f} Å), the best matrix of {len(untrained)} untrained "
-                f"networks {np.median(untrained):.2f} in the median and {max(untrained):.2f} at most."
+                f"(with the best d₀, {length[2]:.2f} Å), the best matrix of an untrained network "
+                f"{np.median(untrained):.2f} in the median and {max(untrained):.2f} at most."
             )
         return "\n".join(sentences) if _scored(result) else "Not run yet."
 
@@ -124,6 +139,13 @@ def _scored(result: Mapping[str, Any]) -> dict[str, Any]:
     """The models trained on random frames, as in the paper, whose attention was scored, by recipe."""
     rows = result["rows"].items()
     return {recipe: row["random"] for recipe, row in rows if recipe in SCORED and "random" in row}
+
+
+def _trained_on(result: Mapping[str, Any]) -> str:
+    """Where the models were trained, with the preposition."""
+    rows = result["rows"].values()
+    found = sorted({value["training_hardware"] for row in rows for value in row.values()})
+    return f" on {', '.join(found)}" if found else ""
 
 
 def _seeds_table(result: Mapping[str, Any]) -> ResultTable:

@@ -42,8 +42,8 @@ def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any
     graphs = (
         f"The {LINES} pairs with the largest |α| in the first base pair, of the matrix that finds covalent "
         "bonds best (left) and of the one that finds hydrogen bonds best among all pairs (right). Blue: "
-        "covalent bonds; orange: hydrogen bonds; grey: others; dotted: hydrogen bonds not among them. AP: "
-        "average precision, in brackets that of 1 / distance."
+        "covalent bonds; orange: hydrogen bonds; grey: others; dotted: hydrogen bonds not among them. Wider "
+        "lines: larger |α|. AP: average precision, in brackets that of 1 / distance."
     )
     precision = (
         "Average precision of |α| by order and layer, ± standard deviation over frames. Dashed: 1 / "
@@ -97,7 +97,7 @@ def _mark(axis: Any, atoms: int) -> None:
 
 
 def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
-    figure = new_figure(7.2, 2.45 * len(models))
+    figure = new_figure(8.0, 2.7 * len(models))
     axes = figure.subplots(len(models), 2, squeeze=False)
     flat = flat_view(np.array(controls["positions"])[:PAIR])
     bridges = {(min(b), max(b)) for b in HYDROGEN_BONDS}
@@ -114,7 +114,7 @@ def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
                 axis.plot(*flat[list(pair), :2].T, color=colour, lw=0.6 + 3.4 * width, zorder=1)
             for pair in bridges - set(drawn):
                 axis.plot(*flat[list(pair), :2].T, color=BRIDGE, lw=1.0, ls=":", zorder=0)
-            draw_atoms(axis, np.array(controls["numbers"])[:PAIR], flat)
+            draw_atoms(axis, np.array(controls["numbers"])[:PAIR], flat, numbered=True)
             near = value["precision"][CONTROL][kind][0]
             score = f"{kind} bonds: AP {precision:.2f} (1/d {near:.2f})"
             axis.set_title(f"{recipe} recipe, {label}\n{score}")
@@ -122,6 +122,13 @@ def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
 
 
 def _precision(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
+    from matplotlib.lines import Line2D
+
+    names_of = {
+        (0, (3, 2)): CONTROL.removesuffix(" (control)"),
+        "-.": "best untrained network",
+        ":": "guessing",
+    }
     figure = new_figure(7.2, 2.2 * len(models) + 0.6)
     axes = figure.subplots(len(models), 1, squeeze=False, sharex=True)[:, 0]
     for axis, (recipe, value) in zip(axes, models.items(), strict=True):
@@ -141,5 +148,12 @@ def _precision(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
         axis.set_xticks(places, names, rotation=30, ha="right")
         axis.set(ylabel="average precision", ylim=(0.0, 1.05), title=f"{recipe} recipe")
         axis.spines[["top", "right"]].set_visible(False)
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+    handles, labels = axes[0].get_legend_handles_labels()
+    handles += [Line2D([], [], color=INK, lw=0.8, ls=dashes) for dashes in names_of]
+    labels += list(names_of.values())
+    # Filled column by column: the kinds of bonds above, the controls below.
+    order = [i for pair in zip(range(len(KINDS)), range(len(KINDS), len(labels)), strict=True) for i in pair]
+    figure.legend(
+        [handles[i] for i in order], [labels[i] for i in order], loc="outside lower center", ncols=3
+    )
     return figure

@@ -66,7 +66,7 @@ class DnaSize:
     batch: int  # of recipes without their own
     epochs: Mapping[str, int]
     scored: int  # frames whose attention is scored
-    untrained: int = 20  # networks with random weights, as a control
+    untrained: int = 100  # networks with random weights, as a control
     # Settings of each kind of network other than those of the recipes.
     networks: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     seeds: int = 3  # of the weights, for scored models trained on random frames
@@ -173,6 +173,9 @@ class DnaStudy(Study[DnaModel]):
             if (job.folder / "model.safetensors").is_file():
                 started = time.monotonic()
                 value = self.measure(member, job)
+                known = self.find(member)
+                if known is not None and known["epochs"] > value["epochs"]:
+                    continue  # of a run whose checkpoint is not here
                 value["training_seconds"] /= len(group)
                 seconds = value["training_seconds"] + time.monotonic() - started
                 self.pieces.put(member.name, self.inputs(member), value, provenance(self.settings, seconds))
