@@ -131,9 +131,9 @@ class Shapes(Experiment):
             Drawing(
                 "shapes-embeddings",
                 "Embeddings of test shapes (standardised, one seed) after one aggregation step; each dot is "
-                "one rotated and reordered copy. If orange and blue are apart, the order separates the pair. "
-                "Below: test accuracy, and the relative gap of the embeddings before standardising, for "
-                "random weights (0: rounding).",
+                "one rotated and reordered copy; its height is arbitrary. If orange and blue are apart, the "
+                "order separates the pair. Below: test accuracy, and the relative gap of the embeddings "
+                "before standardising, for random weights (0: rounding).",
                 lambda: embedding_figure(result, MODELS),
             ),
             Drawing(

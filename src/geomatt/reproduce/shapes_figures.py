@@ -27,7 +27,9 @@ def embedding_figure(result: Mapping[str, Any], models: Sequence[str]) -> Any:
             _draw_embedding(axis, pair["models"][model])
     for top, bottom, model in zip(grid[0, 2:], grid[-1, 2:], models, strict=True):
         top.set_title(model, fontsize=8)
-        bottom.set_xlabel("embedding", fontsize=7)
+        bottom.set_xlabel("embedding,\nstandardised", fontsize=7)
+        bottom.set_xticks((-1.0, 0.0, 1.0), ("−1", "0", "1"), fontsize=6.5)
+        bottom.tick_params(length=2, pad=1.5)
     return figure
 
 
@@ -53,6 +55,7 @@ def gap_figure(result: Mapping[str, Any], models: Sequence[str]) -> Any:
     axis.set_yticks(np.arange(len(names) - 1) + 0.5, minor=True)
     axis.grid(which="minor", color="white", linewidth=1.5)
     axis.tick_params(which="both", length=0)
+    axis.set(xlabel="aggregation step", ylabel="pair of shapes")
     axis.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=axis, pad=0.02, shrink=0.8)
     bar.set_label("relative gap, log₁₀ (grey: rounding)")

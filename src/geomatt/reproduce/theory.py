@@ -175,10 +175,10 @@ class Theory(Experiment):
         return [
             Drawing(
                 "theory-overlap",
-                "Left: three atoms as a density, one Gaussian each. Middle: the discretised atomic functions "
-                "Φ̂ of an atom at distance 0 and at d = 0.5 Å on the grid, and their product, whose sum is "
-                "the overlap. Right: this sum for several grids, the integral along the distance, and the "
-                "integral in space, divided by π/2γ.",
+                "Left: three atoms as a density, one Gaussian each, in equal steps; darker is denser. "
+                "Middle: the discretised atomic functions Φ̂ of an atom at distance 0 and at d = 0.5 Å on the "
+                "grid, and their product, whose sum is the overlap. Right: this sum for several grids, the "
+                "integral along the distance, and the integral in space, divided by π/2γ.",
                 lambda: figures.overlap_figure(result),
             ),
             Drawing(
