@@ -31,6 +31,18 @@ H 0.67 -1.33 0.91
 H 0.67 -1.36 -0.85
 H 2.47 -0.23 -0.02
 """
+ACETAMIDE = """9
+
+O 0.425 1.327 0.008
+C 0.077 0.150 -0.004
+N 0.986 -0.879 -0.049
+C -1.371 -0.289 0.000
+H 0.708 -1.824 0.170
+H -1.997 0.585 -0.175
+H -1.561 -1.039 -0.772
+H -1.632 -0.723 0.970
+H 1.953 -0.632 0.112
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +119,37 @@ def test_vibrations_refuse_a_cell_before_they_relax(place, monkeypatch):
     monkeypatch.setattr("geomatt.cli.vibrations.relax_one", lambda *_: pytest.fail("relaxed"))
     with pytest.raises(GeomAttError, match="molecules only"):
         run("vibrations", MODEL, "cell.xyz")
+
+
+@pytest.mark.filterwarnings("ignore:This model was trained on")
+def test_a_relaxation_that_runs_away_says_so(place):
+    """Acetamide, which the model of uracil does not know."""
+    (place / "acetamide.xyz").write_text(ACETAMIDE)
+    text = run("relax", "md17/uracil:pair", "acetamide.xyz", code=1)
+    assert "stopped" in text
+    assert "the relaxation ran away and was stopped at step 24" in text
+    assert "geomatt auto acetamide.xyz" in text
+    assert "geomatt md " not in text
+    folder = place / "acetamide_relax"
+    (found,) = json.loads((folder / "relax.json").read_text())["structures"]
+    assert "in 25 structures in a row" in found["failure"]
+    assert not found["converged"]
+    assert 'failure="a force' in (folder / "relaxed.extxyz").read_text()
+    with pytest.raises(GeomAttError, match="No vibrations were computed: the relaxation ran away"):
+        run("vibrations", "md17/uracil:pair", "acetamide.xyz")
+    scanned = run(
+        "scan",
+        "md17/uracil:pair",
+        "acetamide.xyz",
+        "--torsion",
+        "0,1,2,4",
+        "--points",
+        2,
+        "--relaxed",
+        code=1,
+    )
+    assert "of 2 of 2 points ran away" in scanned
+    assert "in a row" in json.loads((place / "acetamide_scan" / "scan.json").read_text())["failures"][0]
 
 
 def test_relax_vibrations_and_scan(place):

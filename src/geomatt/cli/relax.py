@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
     from geomatt.model import AnyPotential
     from geomatt.simulation.relaxation import Relaxed
 
-HEADINGS = ("", "steps", "energy", "change", "highest\nforce", "moved", "bonds\nchanged", "converged")
+HEADINGS = ("", "steps", "energy", "change", "highest\nforce", "moved", "bonds\nchanged", "con-\nverged")
 
 
 @with_options(settings=options_of(RelaxSettings), reading=options.LENGTH_UNIT)
@@ -35,6 +37,8 @@ def relax(
 
     Writes the relaxed structure, the path to it, the numbers and a plot into --out; files of
     an earlier call are replaced. Ctrl-C ends the relaxation and keeps what it reached.
+
+    A relaxation that runs away, as one of a molecule that the model does not know, is stopped.
     """
     from geomatt.simulation.results import draw_relaxation, write_json
     from geomatt.simulation.trajectory import open_trajectory
@@ -55,7 +59,7 @@ def relax(
                 label = f"structure {number + 1} of {len(starts)}, " if every else ""
                 result, stopped = relax_one(loaded, start, chosen, label, path)
                 results.append(result)
-                relaxed.write(result.end)
+                relaxed.write(marked(result))
                 if stopped:
                     break
         finally:
@@ -76,12 +80,40 @@ def relax(
             again = f"geomatt relax {model} {files['relaxed']}"
             note(f"Stopped; the last geometry is kept. Go on with:\n  {again}")
             raise typer.Exit(130)
-        commands = [f"geomatt md {model} {files['relaxed']} --time 10"]
-        if not results[0].end.periodic and results[0].converged:
-            commands.insert(0, f"geomatt vibrations {model} {files['relaxed']}")
-        finish(files, *commands)
+        finish(files, *_next(model, structure, files["relaxed"], results))
         if not all(r.converged for r in results):
             raise typer.Exit(1)
+
+
+def _next(model: Path, structure: str, relaxed: Path, results: list[Relaxed]) -> list[str]:
+    """Commands that go on with the first structure that did not run away, or make another model."""
+    number = next((n for n, r in enumerate(results) if not r.failure), None)
+    if number is None:
+        label = f"geomatt label {structure} --out labelled.extxyz   # then train on it, too"
+        auto = (
+            f"geomatt auto {structure} --out {Path(structure).stem}_model   # trains a model of this molecule"
+        )
+        return [label] if results[0].end.periodic else [auto]
+    which = f" --frame {number}" if number else ""
+    commands = [f"geomatt md {model} {relaxed}{which} --time 10"]
+    if results[number].converged and not results[number].end.periodic:
+        commands.insert(0, f"geomatt vibrations {model} {relaxed}{which}")
+    return commands
+
+
+def marked(result: Relaxed) -> Structure:
+    """The end of a relaxation; one that ran away says so in its file."""
+    return replace(result.end, info={"failure": result.failure}) if result.failure else result.end
+
+
+def ran_away(result: Relaxed) -> str:
+    """What happened in a relaxation that ran away, and what to do."""
+    change = result.energies[-1] - result.energies[0]
+    return (
+        f"the relaxation ran away and was stopped at step {result.steps}: {result.failure}; the energy "
+        f"changed by {change:+.3g} eV. The model does not know this structure: use a model trained on this "
+        "molecule or material, or start from a better geometry."
+    )
 
 
 def relax_one(
@@ -107,18 +139,26 @@ def _row(number: int, r: Relaxed) -> list[str]:
     return [
         str(number),
         str(r.steps),
-        f"{r.energies[-1]:.4f}",
-        f"{r.energies[-1] - r.energies[0]:+.4f}",
-        f"{r.fmax[-1]:.4f}",
+        _short(r.energies[-1], 1e9),
+        _short(r.energies[-1] - r.energies[0], 1e4, "+"),
+        _short(r.fmax[-1], 1e4),
         f"{r.rmsd:.3f}",
         str(len(r.bonds_changed)),
-        "yes" if r.converged else "no",
+        "stopped" if r.failure else "yes" if r.converged else "no",
     ]
+
+
+def _short(value: float, largest: float, sign: str = "") -> str:
+    """Four decimals below `largest`, a power of ten above, so that the table stays narrow."""
+    return format(value, f"{sign}.4f" if abs(value) < largest else f"{sign}.2e")
 
 
 def _explain(results: list[Relaxed], settings: RelaxSettings, stopped: bool) -> None:
     for number, r in enumerate(results):
         name = f"Structure {number}: " if len(results) > 1 else ""
+        if r.failure:
+            warn(name + ran_away(r))
+            continue
         for bond, what in r.bonds_changed[:5]:
             warn(f"{name}the bond {bond} {what}.")
         if not r.converged and not (stopped and number == len(results) - 1):

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
+STOPPED = "stopped"  # of a point whose relaxation ran away
 
 
 def _option(flag: str, text: str, **rest: Any) -> Any:
@@ -109,6 +110,7 @@ def scan(
             "values": found.values.tolist(),
             "energies_eV": found.energies.tolist(),
             "converged": found.converged.tolist(),
+            "failures": list(found.failures),
             "energy_spread_eV": None if found.spread is None else found.spread.tolist(),
             "references": [
                 {**numbers, "values": r.values.tolist(), "energies_eV": r.energies.tolist()}
@@ -126,7 +128,11 @@ def scan(
                 style="yellow",
             )
             raise typer.Exit(128 + asked.signal)
-        lowest = int(found.energies.argmin())
+        intact = [p for p in range(len(found.values)) if not (found.failures and found.failures[p])]
+        if not intact:
+            finish(files)
+            raise typer.Exit(1)
+        lowest = min(intact, key=lambda p: found.energies[p])
         commands = [f"geomatt relax {model} {files['geometries']} --frame {lowest}   # from the lowest point"]
         if not references:
             commands.append("the same with --reference xtb compares with GFN2-xTB")
@@ -189,7 +195,8 @@ def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[st
             else "–"
             for r in references
         ]
-        mark = marks.get(p, "") + ("" if found.converged[p] else " not converged")
+        end = _end(found, p)
+        mark = end if end == STOPPED else f"{marks.get(p, '')} {end}"
         rows.append([f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, mark.strip()])
     title = f"{kind} scan of {found.coordinate.kind} {name}, {unit} above the lowest point"
     say(title, style="italic")
@@ -201,5 +208,19 @@ def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[st
             f"{factor * numbers['barrier_model_eV']:.3f}, reference "
             f"{factor * numbers['barrier_reference_eV']:.3f} {unit}."
         )
-    if not found.converged.all():
-        warn(f"{int((~found.converged).sum())} points did not reach --fmax. Give more --steps.")
+    failed = [text for text in found.failures if text]
+    if failed:
+        warn(
+            f"the relaxation of {len(failed)} of {len(found.values)} points ran away and was stopped "
+            f"({failed[0]}). The model does not know these structures; their energies mean nothing."
+        )
+    unfinished = int((~found.converged).sum()) - len(failed)
+    if unfinished:
+        warn(f"{unfinished} points did not reach --fmax. Give more --steps.")
+
+
+def _end(found: Scan, point: int) -> str:
+    """How the relaxation of a point ended, if not well."""
+    if found.failures and found.failures[point]:
+        return STOPPED
+    return "" if found.converged[point] else "not converged"

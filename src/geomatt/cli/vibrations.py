@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from geomatt.cli import options
 from geomatt.cli.console import finish, note, output, progress_bar, say, table, warn
 from geomatt.cli.generated import with_flags, with_options
-from geomatt.cli.relax import relax_one
+from geomatt.cli.relax import ran_away, relax_one
+from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.units import from_ev
 
@@ -73,7 +74,7 @@ def vibrations(
         }
         write_json(values, files["numbers"])
         draw_vibrations(found, files["plot"])
-        _print(found, texts)
+        _print(found, texts, relax)
         if len(found.imaginary):
             finish(files, f"geomatt relax {model} {files['moved along the imaginary modes']} --all")
         else:
@@ -85,6 +86,8 @@ def _relaxed(model: AnyPotential, start: Structure, fmax: float) -> Structure:
     result, stopped = relax_one(model, start, RelaxSettings(fmax=fmax))
     if stopped:
         raise KeyboardInterrupt
+    if result.failure:
+        raise GeomAttError(f"No vibrations were computed: {ran_away(result)}")
     note(
         f"Relaxed in {result.steps} steps: {result.energies[-1] - result.energies[0]:+.4f} eV, highest force "
         f"{result.fmax[-1]:.4f} eV/Å, atoms moved by {result.rmsd:.3f} Å (RMSD)."
@@ -92,7 +95,7 @@ def _relaxed(model: AnyPotential, start: Structure, fmax: float) -> Structure:
     return result.end
 
 
-def _print(found: Vibrations, texts: list[str]) -> None:
+def _print(found: Vibrations, texts: list[str], relaxed: bool) -> None:
     rows = []
     for number, value in enumerate(found.wavenumbers[:MOST_ROWS]):
         sign = "i" if value < 0 else ""
@@ -110,9 +113,10 @@ def _print(found: Vibrations, texts: list[str]) -> None:
         f"Translations and rotations, ideally zero: up to {abs(found.rigid).max():.1f} cm⁻¹."
     )
     if found.fmax > STILL:
+        remedy = "Relax it with geomatt relax first, with more --steps" if relaxed else "Leave out --no-relax"
         warn(
             f"the highest force is {found.fmax:.3f} eV/Å, so this is not a stationary point and the "
-            "frequencies have no meaning as vibrations. Leave out --no-relax."
+            f"frequencies have no meaning as vibrations. {remedy}."
         )
     for text in texts:
         warn(text)

@@ -17,6 +17,7 @@ from geomatt.model.domain import MOST_WATCHED
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
 from geomatt.simulation.inputs import Model, given
+from geomatt.simulation.runaway import Runaway
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 
@@ -43,6 +44,7 @@ class Relaxed:
     fmax: np.ndarray  # (steps + 1,) eV/Å
     wall_steps: int  # steps in which a wall acted
     bonds_changed: list[tuple[str, str]]  # such as ("C1–O2", "broke")
+    failure: str = ""  # why it was stopped; empty for one that did not run away
 
     @property
     def rmsd(self) -> float:
@@ -56,6 +58,7 @@ class Relaxed:
         """For reports."""
         return {
             "converged": self.converged,
+            "failure": self.failure,
             "steps": self.steps,
             "energy_start_eV": float(self.energies[0]),
             "energy_end_eV": float(self.energies[-1]),
@@ -78,7 +81,8 @@ def relax(
 ) -> Relaxed:
     """Relax a structure, under an ASE constraint if one is given.
 
-    `progress` is called at every step; the optimisation ends early if it returns True.
+    `progress` is called at every step; the optimisation ends early if it returns True. It also ends where it
+    runs away (`Runaway`): `failure` of the result then says why, and its end is no minimum.
     """
     from ase.filters import FrechetCellFilter
     from ase.optimize import BFGS, FIRE
@@ -98,7 +102,7 @@ def relax(
     optimiser = {"bfgs": BFGS, "fire": FIRE}[settings.optimiser](target, logfile=None)
     energies, highest = [], []
     start = from_atoms(atoms, structure)
-    converged = False
+    converged, failure, runaway = False, "", Runaway()
     for converged in _steps(optimiser, settings):  # noqa: B007 - used after
         forces = target.get_forces()
         now = from_atoms(atoms, structure)
@@ -106,18 +110,22 @@ def relax(
         energies.append(now.energy)
         highest.append(float(np.linalg.norm(forces, axis=1).max()))
         seen = RelaxProgress(len(energies) - 1, energies[-1], highest[-1], now)
-        if progress is not None and progress(seen):
+        failure = runaway.failure(now.energy, atoms.get_forces(), now)
+        if (progress is not None and progress(seen)) or failure:
             break
+    if converged and not failure:
+        failure = runaway.failure_at_end()
     end = from_atoms(atoms, structure)
     return Relaxed(
         start,
         end,
         len(energies) - 1,
-        bool(converged),
+        bool(converged) and not failure,
         np.array(energies),
         np.array(highest),
         calculator.wall_steps,
         bond_changes(start, end),
+        failure,
     )
 
 

@@ -40,6 +40,7 @@ class Scan:
     structures: list[Structure]  # with energy and forces
     converged: np.ndarray  # (P,) bool; True for rigid scans
     spread: np.ndarray | None = None  # (P,) eV, of a committee
+    failures: tuple[str, ...] = ()  # (P,) of relaxed scans: why a relaxation was stopped, mostly empty
 
     @property
     def energies(self) -> np.ndarray:
@@ -131,27 +132,28 @@ def _relaxed(
     body = np.arange(len(structure)) == coordinate.atoms[-1] if side is None else side
     how = RelaxSettings(fmax=settings.fmax, steps=settings.steps, walls=settings.walls)
     middle = int(np.argmin([coordinate.distance(structure.positions, float(v)) for v in values]))
-    found: dict[int, tuple[Structure, bool]] = {}
+    found: dict[int, tuple[Structure, bool, str]] = {}
     for order in (range(middle, len(values)), range(middle - 1, -1, -1)):
-        before = found[middle][0] if found else structure
+        before = found[middle][0] if found and not found[middle][2] else structure
         for p in order:
             value = float(values[p])
             start = replace(before, positions=coordinate.moved(before.positions, body, value))
             result = relax(potential, start, how, constraint=coordinate.constraint(value))
             kept = coordinate.distance(result.end.positions, value) < KEPT[coordinate.kind]
-            found[p] = result.end, result.converged and kept
-            before = result.end
+            found[p] = result.end, result.converged and kept, result.failure
+            if not result.failure:
+                before = result.end
             if progress is not None and progress(1):
                 break
         else:
             continue
         break
     points = sorted(found)
-    structures, converged = zip(*(found[p] for p in points), strict=True)
+    structures, converged, failures = zip(*(found[p] for p in points), strict=True)
     spread = None
     if len(potential.members) > 1:
         spread = np.array([p.energy_spread for p in potential.predict(structures, check_domain=False)])
-    return Scan(coordinate, True, values[points], list(structures), np.array(converged), spread)
+    return Scan(coordinate, True, values[points], list(structures), np.array(converged), spread, failures)
 
 
 def calculator_reference(
