@@ -241,6 +241,10 @@ def test_missing_files_and_names(tmp_path):
         load(tmp_path / "none.safetensors")
     with pytest.raises(GeomAttError, match="No model of that name ships"):
         load("md17/caffeine")
+    with pytest.raises(
+        GeomAttError, match=r"The nearest are md17/ethanol:pair-s, .*`geomatt models` lists all"
+    ):
+        load("md17/ethanol:pair-x")
 
 
 def test_unwritable_output(tmp_path, monkeypatch):

@@ -238,7 +238,7 @@ def _read_bytes(path: Path) -> bytes:
             return start + stream.read()
     except FileNotFoundError as error:
         hint = (
-            f" No model of that name ships with this version. {unknown_name_hint()}"
+            f" No model of that name ships with this version. {unknown_name_hint(str(path))}"
             if not path.suffix and not path.is_absolute()
             else " Check the path; a training run leaves its model as RUN/model.safetensors."
         )

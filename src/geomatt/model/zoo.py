@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from safetensors import SafetensorError, safe_open
 from geomatt.errors import GeomAttError
 
 HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
+NEAREST = 4  # names in the message about an unknown one
+LIST = "`geomatt models` lists those that do"
 STABILITY = "stability.json"  # results of long dynamics, by name
 
 
@@ -73,12 +76,16 @@ def stability_of(path: Path) -> dict[str, Any]:
     return found
 
 
-def unknown_name_hint() -> str:
-    """Advice for the error message about an unknown name."""
+def unknown_name_hint(name: str) -> str:
+    """Advice for the error message about an unknown name: those nearest to it."""
     names = [model.name for model in shipped_models()]
     if not names:
         return f"None do: make them with {HOW_TO_MAKE}, or give the path of a model file."
-    return f"These do: {', '.join(names)}. Or give the path of a model file."
+    near = get_close_matches(name.lower(), names, n=NEAREST, cutoff=0.75)
+    which = f"The nearest are {', '.join(near)}; `geomatt models` lists all" if near else LIST
+    if len(names) <= NEAREST:
+        which = f"These do: {', '.join(names)}"
+    return f"{which}. Or give the path of a model file."
 
 
 def _model_name(path: Path) -> str:
