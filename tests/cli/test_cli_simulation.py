@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +12,7 @@ import pytest
 from command_line import invoke
 
 from geomatt import GeomAttError
+from geomatt.cli.console import count, duration
 from geomatt.cli.generated import with_flags
 from geomatt.cli.md import alarms_in_words
 from geomatt.data import read
@@ -53,9 +55,9 @@ def place(tmp_path, monkeypatch):
     return tmp_path
 
 
-def run(*arguments: object, code: int = 0) -> str:
+def run(*arguments: object, code: int | None = 0) -> str:
     result = invoke(*arguments)
-    assert result.exit_code == code, result.output
+    assert code is None or result.exit_code == code, result.output
     return re.sub(r"\s+", " ", result.output)
 
 
@@ -96,12 +98,12 @@ def test_md_and_more_of_it(place):
 
 def test_a_large_drift_is_a_warning():
     row = {"failure": "", "survived_ps": 2.0, "bonds_changed": [], "alarms": {}, "wall_pairs": []}
-    for drift, count in ((-3.0, 1), (0.01, 0), (float("nan"), 0)):
+    for drift, warned in ((-3.0, 1), (0.01, 0), (float("nan"), 0)):
         rows = [{**row, "drift_meV_per_atom_ps": drift}]
         report = SimpleNamespace(
             outcome=SimpleNamespace(rows=lambda rows=rows: rows), settings=SimpleNamespace(replicas=1)
         )
-        assert len(alarms_in_words(report)) == count
+        assert len(alarms_in_words(report)) == warned
 
 
 @pytest.mark.filterwarnings("ignore:This model failed in long dynamics")
@@ -110,6 +112,41 @@ def test_md_that_fails_says_so(place):
     assert "stopped" in text
     assert "to_label.extxyz" in text
     assert len(read(place / "ethanol_md" / "to_label.extxyz")) >= 1
+
+
+def test_a_single_atom_relaxes_and_does_not_vibrate(place, monkeypatch):
+    (place / "atom.xyz").write_text("1\n\nC 0 0 0\n")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        text = run("relax", MODEL, "atom.xyz")
+    assert {str(w.message)[:26] for w in told} == {"This model was trained on "}
+    assert "geomatt vibrations" not in text
+    monkeypatch.setattr("geomatt.cli.vibrations.relax_one", lambda *_: pytest.fail("relaxed"))
+    with pytest.raises(GeomAttError, match="single atom"):
+        run("vibrations", MODEL, "atom.xyz")
+
+
+def test_a_warning_of_md_names_options(place):
+    far = [f"{z} {2 * float(x)} {2 * float(y)} {2 * float(w)}" for z, x, y, w in
+           (line.split() for line in ETHANOL.splitlines()[2:])]  # fmt: skip
+    (place / "far.xyz").write_text("\n".join(["9", "", *far]) + "\n")
+    text = run("md", MODEL, "far.xyz", "--time", 0.01, code=None)
+    assert "is the unit of its positions, --length-unit, right?" in text
+
+
+def test_a_time_that_never_ends_is_refused():
+    with pytest.raises(GeomAttError, match=r"more than 1e\+15 steps"):
+        run("md", MODEL, "ethanol.xyz", "--time", 1e300)
+
+
+def test_durations_and_counts_in_words():
+    assert [duration(s) for s in (5, 65, 7260, 86400 * 5000)] == [
+        "5 s",
+        "1 min 05 s",
+        "2 h 01 min",
+        "5,000 days",
+    ]
+    assert [count(n, "structure") for n in (0, 1, 2)] == ["0 structures", "1 structure", "2 structures"]
 
 
 def test_vibrations_refuse_a_cell_before_they_relax(place, monkeypatch):

@@ -84,6 +84,11 @@ def number(value: float | None, digits: str = ".3f") -> str:
     return "–" if value is None or math.isnan(value) else format(value, digits)
 
 
+def count(items: int, what: str) -> str:
+    """A number of things in words: 1 structure, 2 structures."""
+    return f"{items:,} {what}{'' if items == 1 else 's'}"
+
+
 def duration(seconds: float) -> str:
     """Seconds in words short enough for a progress line."""
     whole = round(seconds)
@@ -91,7 +96,9 @@ def duration(seconds: float) -> str:
         return f"{whole} s"
     if whole < 3600:
         return f"{whole // 60} min {whole % 60:02d} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    if whole < 3 * 86400:
+        return f"{whole // 3600} h {whole % 3600 // 60:02d} min"
+    return f"{whole // 86400:,} days"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from geomatt.cli.console import bars, note, say
-from geomatt.cli.generated import with_options
+from geomatt.cli.generated import with_flags, with_options
 from geomatt.cli.options import (
     GEOMETRY,
     Device,
@@ -84,7 +84,7 @@ def explain(
         )
     for block in page.blocks:
         if block.get("note"):
-            note(f"Note: {block['text']}", style="yellow")
+            note(f"Note: {with_flags(block['text'])}", style="yellow")
     page.save(out)
     say(f"page: {out} ({out.stat().st_size / 1e6:.1f} MB); open it in a browser")
     if figures is not None or npz_file is not None:

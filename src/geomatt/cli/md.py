@@ -10,7 +10,7 @@ from rich.table import Table
 
 from geomatt.cli import options
 from geomatt.cli.console import bars, duration, finish, live_bar, note, output, say, table, warn
-from geomatt.cli.generated import from_anywhere, options_of, with_options
+from geomatt.cli.generated import from_anywhere, options_of, with_flags, with_options
 from geomatt.errors import GeomAttError
 from geomatt.simulation.settings import FILES, MDSettings
 
@@ -79,7 +79,7 @@ def md(
     loaded = options.load_model(model, device, dtype)
     refuse(loaded, start)
     for message in (*loaded.doubts(start), *loaded.extrapolations([start])):
-        warn(message)
+        warn(with_flags(message))
     replicas = f"{chosen.replicas} replicas of " if chosen.replicas > 1 else ""
     note(
         f"{replicas}{len(start)} atoms, {chosen.ensemble} at {chosen.temperature:g} K, "

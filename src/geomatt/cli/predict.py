@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from geomatt.cli import options
-from geomatt.cli.console import progress_bar, say
+from geomatt.cli.console import count, progress_bar, say
 from geomatt.cli.generated import with_options
 from geomatt.errors import GeomAttError
 
@@ -42,4 +42,4 @@ def predict(
         predictions = loaded.predict(dataset, batch_size=batch, progress=progress, spread=True)
     write_predictions(dataset, predictions, out, loaded.calibration)
     what = "energy, forces, stress" if any(p.stress is not None for p in predictions) else "energy, forces"
-    say(f"{len(dataset)} structures with {what} and atomic energies: {out}")
+    say(f"{count(len(dataset), 'structure')} with {what} and atomic energies: {out}")

@@ -96,7 +96,8 @@ def _next(model: Path, structure: str, relaxed: Path, results: list[Relaxed]) ->
         return [label] if results[0].end.periodic else [auto]
     which = f" --frame {number}" if number else ""
     commands = [f"geomatt md {model} {relaxed}{which} --time 10"]
-    if results[number].converged and not results[number].end.periodic:
+    end = results[number].end
+    if results[number].converged and not end.periodic and len(end) > 1:
         commands.insert(0, f"geomatt vibrations {model} {relaxed}{which}")
     return commands
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from geomatt.cli.console import console, duration, live_bar, note, number, table, warn
+from geomatt.cli.console import console, count, duration, live_bar, note, number, table, warn
 from geomatt.cli.generated import with_flags
 from geomatt.units import from_ev
 
@@ -28,7 +28,7 @@ def announce(dataset: Dataset) -> None:
 
     origin = dataset.origin
     name = origin.get("path") or dataset.name or "the data"
-    note(f"{len(dataset)} structures from {name}")
+    note(f"{count(len(dataset), 'structure')} from {name}")
     if "energy_unit" in origin:
         known = origin.get("units_known", "as given")
         note(f"Units: energy {origin['energy_unit']}, length {origin.get('length_unit', 'Ang')} ({known})")

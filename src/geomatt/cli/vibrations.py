@@ -44,12 +44,12 @@ def vibrations(
     earlier call are replaced. Imaginary frequencies are explained.
     """
     from geomatt.data import Dataset, write
-    from geomatt.simulation.normal_modes import explain_imaginary, refuse_cell
+    from geomatt.simulation.normal_modes import explain_imaginary, refuse_no_molecule
     from geomatt.simulation.normal_modes import vibrations as normal_modes
     from geomatt.simulation.results import draw_vibrations, write_json, write_modes
 
     start = options.read_structure(structure, frame, reading)
-    refuse_cell(start)  # not after relaxing
+    refuse_no_molecule(start)  # not after relaxing
     loaded = options.load_model(model, device, dtype)
     with options.result_folder(out, structure, "vibrations") as folder:
         if relax:

@@ -66,10 +66,12 @@ class Vibrations:
         return replace(self.structure, positions=moved, energy=None, forces=None, info={})
 
 
-def refuse_cell(structure: Structure) -> None:
-    """Raise an error for a periodic structure."""
+def refuse_no_molecule(structure: Structure) -> None:
+    """Raise an error for a periodic structure and a single atom."""
     if structure.periodic:
         raise GeomAttError("Vibrations are computed for molecules only. Set pbc to False for one in a box.")
+    if len(structure) < 2:
+        raise GeomAttError("A single atom has no vibrations. Give a molecule.")
 
 
 def vibrations(
@@ -85,9 +87,7 @@ def vibrations(
     structures.
     """
     potential, structure = given(potential, structure)
-    refuse_cell(structure)
-    if len(structure) < 2:
-        raise GeomAttError("A single atom has no vibrations. Give a molecule.")
+    refuse_no_molecule(structure)
     prediction = potential.predict([structure], check_domain=False)[0]
     assert prediction.forces is not None
     hessian = potential.hessian(structure, step=step, progress=progress)

@@ -147,7 +147,9 @@ def draw_relaxation(results: Sequence[Relaxed], path: Path) -> None:
         energy.set_ylabel("energy above the lowest (meV)")
         energy.set_yscale("symlog", linthresh=1.0)
         force.set_ylabel("highest force (eV/Å)")
-        force.set_yscale("log")
+        force.set_yscale(
+            "log" if any((r.fmax > 0).any() for r in results) else "linear"
+        )  # one atom has no force
         force.set_xlabel("step")
 
 

@@ -14,7 +14,7 @@ from geomatt.settings import Settings, check_not_negative, check_positive, setti
 ENSEMBLES = ("langevin", "bussi", "nose-hoover", "nve", "npt")
 STOPS = ("failure", "doubt", "never")
 FORMATS = ("extxyz", "traj")
-MOST_REPLICAS, LARGEST_SEED = 100_000, 2**62
+MOST_REPLICAS, LARGEST_SEED, MOST_STEPS = 100_000, 2**62, 10**15
 DYNAMICS, WATCH, FILES = "Dynamics", "Watchdog", "Files"
 
 
@@ -79,6 +79,11 @@ class MDSettings(Settings):
             raise GeomAttError(
                 f"A `timestep` of {self.timestep:g} fs is longer than half a vibration of a hydrogen atom. "
                 "Use 0.5 fs, or 1 fs without light atoms."
+            )
+        if 1000.0 * self.time / self.timestep > MOST_STEPS:
+            raise GeomAttError(
+                f"A `time` of {self.time:g} ps has more than {MOST_STEPS:.0e} steps of {self.timestep:g} fs, "
+                "which no computer finishes. Choose a shorter one."
             )
 
     @property
