@@ -114,6 +114,15 @@ def test_md_that_fails_says_so(place):
     assert len(read(place / "ethanol_md" / "to_label.extxyz")) >= 1
 
 
+def test_relax_refuses_structures_before_it_starts(place, monkeypatch):
+    lines = ETHANOL.splitlines()
+    lines[5] = lines[6].replace("-0.89", "-0.88")
+    (place / "two.xyz").write_text(ETHANOL + "\n".join(lines) + "\n")
+    monkeypatch.setattr("geomatt.cli.relax.relax_one", lambda *_: pytest.fail("relaxed"))
+    with pytest.raises(GeomAttError, match="structure 1 has overlapping atoms: H3 and H4"):
+        run("relax", MODEL, "two.xyz", "--all")
+
+
 def test_a_single_atom_relaxes_and_does_not_vibrate(place, monkeypatch):
     (place / "atom.xyz").write_text("1\n\nC 0 0 0\n")
     with warnings.catch_warnings(record=True) as told:

@@ -40,6 +40,7 @@ def relax(
 
     A relaxation that runs away, as one of a molecule that the model does not know, is stopped.
     """
+    from geomatt.simulation.inputs import refuse
     from geomatt.simulation.results import draw_relaxation, write_json
     from geomatt.simulation.trajectory import open_trajectory
 
@@ -49,6 +50,8 @@ def relax(
     else:
         starts = [options.read_structure(structure, frame, reading)]
     loaded = options.load_model(model, device, dtype)
+    for number, start in enumerate(starts):  # before hours are spent on those before it
+        refuse(loaded, start, f"structure {number}" if every else "")
     with options.result_folder(out, structure, "relax") as folder:
         files = {name: folder / f"{name}.extxyz" for name in ("relaxed", "path")}
         results: list[Relaxed] = []

@@ -69,9 +69,9 @@ def given(model: Model, structure: Structure | AtomsLike) -> tuple[AnyPotential,
     return potential, atoms
 
 
-def refuse(potential: AnyPotential, structure: Structure) -> None:
-    """Raise an error for a structure that cannot be simulated with a model."""
-    name = formula(structure.numbers)
+def refuse(potential: AnyPotential, structure: Structure, name: str = "") -> None:
+    """Raise an error for a structure that cannot be simulated with a model; `name` is in the message."""
+    name = name or formula(structure.numbers)
     potential.check(structure, name)
     refuse_overlap(structure, name)
 
