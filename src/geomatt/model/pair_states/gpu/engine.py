@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,6 +27,9 @@ class TritonEngine(DenseEngine):
     """`DenseEngine` with Triton kernels where they serve."""
 
     gathers = True
+    # True: products with weights that are kept are those of `halves`. Off until long dynamics on a GPU has shown
+    # that they are right (`scripts/check_halves.py`).
+    in_halves: ClassVar[bool] = False
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         """Weights of several members are side by side in a matrix whose rows may have any length; products
@@ -33,7 +37,7 @@ class TritonEngine(DenseEngine):
         if len(parameters["elements"]) > 1:
             parameters = {**parameters, **{name: parameters[name].contiguous() for name in MULTIPLIED}}
         prepared = super().prepare(parameters, keep=keep)
-        if keep and parameters["K"].dtype == torch.float32:
+        if keep and self.in_halves and parameters["K"].dtype == torch.float32:
             parts = {name + PARTS: split(w) for name, w in matrices(parameters).items()}
             prepared = {**prepared, **parts}
         return prepared

@@ -2,8 +2,8 @@
 
 A float32 number is a sum of two of float16, the second 2⁻¹¹ times as large as the first, so three products of
 such parts, summed in float32, leave out what is of the order of float32's own rounding (Ootomo & Yokota 2022,
-arXiv 2203.03341). Weights are split once, states on the way. On an H200 that takes 35 to 45 % of the time of
-products in float32. Numbers above 65,504, far outside of what states are, become nan.
+arXiv 2203.03341). Weights are split once, states on the way. Numbers above 65,504, far outside of what states
+are, become nan.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -36,7 +36,10 @@ def weigh_kernel(
 ):  # fmt: skip
     """out = w x, or out + w x if ADD, as a tile (pairs, rows): states are split in registers as they come.
 
-    Programs of the same pairs are next to each other. WHOLE: K is a multiple of BK.
+    Programs of the same pairs are next to each other. WHOLE: K is a multiple of BK. `total` is used in every
+    step of the sum, so that its products are finished before the registers of the states are written anew:
+    with sums of its own for the products with low parts, the compiler let the last one of a step run on, and
+    on a busy GPU it could read states of the next step.
     """
     strips = tl.cdiv(rows, BR)
     r = (tl.program_id(0) % strips) * BR + tl.arange(0, BR)
@@ -48,17 +51,15 @@ def weigh_kernel(
     weights = m * w_m + r[None, :] * width + k[:, None]
     there = (p < columns)[:, None]
     total = tl.zeros((BP, BR), tl.float32)
-    rest = tl.zeros((BP, BR), tl.float32)
     for start in range(0, K, BK):
         inside = there if WHOLE else there & ((start + k) < K)[None, :]
         state = tl.load(states + start * x_k, mask=inside, other=0.0)
         high = state.to(tl.float16)
         low = ((state - high.to(tl.float32)) * SHIFT).to(tl.float16)
         w_high = tl.load(w + weights + start)
-        total = tl.dot(high, w_high, total)
-        rest = tl.dot(high, tl.load(w_low + weights + start), rest)
+        rest = tl.dot(high, tl.load(w_low + weights + start))
         rest = tl.dot(low, w_high, rest)
-    total += rest * (1.0 / SHIFT)
+        total = tl.dot(high, w_high, total) + rest * (1.0 / SHIFT)
     at = out + m * out_m + r[None, :] * out_r + p[:, None] * out_p
     inside = there & (r < rows)[None, :]
     if ADD:
