@@ -16,8 +16,8 @@ from geomatt.reproduce.stability import (
     SEEDS,
     WALLS,
     _checkpoint,
-    _groups,
     _together,
+    simulated_groups,
     summary_by_model,
 )
 
@@ -41,7 +41,7 @@ def test_molecules_together_as_each_alone(tmp_path):
     """Other elements, other sizes and padding change nothing; replicas keep their names and walls."""
     models = {molecule: load(f"md17/{molecule}:pair-s", dtype="float64").members[0] for molecule in NUMBERS}
     data = {molecule: frames(numbers) for molecule, numbers in NUMBERS.items()}
-    groups = _groups(models, data, ExperimentSettings(out=tmp_path), list(WALLS))
+    groups = simulated_groups(models, data, ExperimentSettings(out=tmp_path), list(WALLS))
     replicas = [replica for group in groups for replica in group.replicas]
     assert sorted(r.name for r in replicas) == sorted(
         f"{walls} {molecule}" for walls in WALLS for molecule in NUMBERS for _ in range(SEEDS)

@@ -71,7 +71,7 @@ class Stability(Experiment):
             inputs = {
                 "models": {m: fingerprint(model) for m, model in models.items()},
                 "data": {m: data[m].fingerprint() for m in models},
-                "config": _config(ensemble).to_dict(),
+                "config": stability_config(ensemble).to_dict(),
                 "ps": ps,
                 "seeds": SEEDS,
             }
@@ -99,7 +99,12 @@ class Stability(Experiment):
                 if own is not None:
                     rows[name] = own
         return {
-            "settings": {"ps": length, "seeds": SEEDS, "nvt": _config("nvt").to_dict(), "stand_in": stand_in},
+            "settings": {
+                "ps": length,
+                "seeds": SEEDS,
+                "nvt": stability_config("nvt").to_dict(),
+                "stand_in": stand_in,
+            },
             "data": described_md17(data, stand_in),
             "split": "starts: frames that no model was trained on",
             "rows": rows,
@@ -135,7 +140,7 @@ class Stability(Experiment):
         return " ".join(sentences) or "Not run yet."
 
 
-def _config(ensemble: str) -> DynamicsConfig:
+def stability_config(ensemble: str) -> DynamicsConfig:
     if ensemble == "nve":
         return DynamicsConfig(ensemble="nve", temperature_K=300.0)
     return DynamicsConfig(ensemble="nose-hoover", temperature_K=500.0)
@@ -171,8 +176,10 @@ def _simulate(
     if settings.out_of_time and not checkpoint.is_file():
         return {}, 0.0, {}
     started, made = time.monotonic(), provenance(settings, 0.0)
-    config = _config(ensemble)
-    dynamics = BatchedDynamics(_groups(models, data, settings, wanted), config, device=settings.device)
+    config = stability_config(ensemble)
+    dynamics = BatchedDynamics(
+        simulated_groups(models, data, settings, wanted), config, device=settings.device
+    )
     steps = round(ps * 1000 / config.timestep_fs / config.interval) * config.interval
     if checkpoint.is_file():
         dynamics.restore(checkpoint)
@@ -199,7 +206,7 @@ def _simulate(
     return rows, dynamics.steps * config.timestep_fs / 1000, made
 
 
-def _groups(
+def simulated_groups(
     models: Mapping[str, Potential],
     data: Mapping[str, Dataset],
     settings: ExperimentSettings,

@@ -27,8 +27,8 @@ class TritonEngine(DenseEngine):
     """`DenseEngine` with Triton kernels where they serve."""
 
     gathers = True
-    # True: products with weights that are kept are those of `halves`. Off until long dynamics on a GPU has shown
-    # that they are right (`scripts/check_halves.py`).
+    # True: products with weights that are kept are those of `halves`. Off until long dynamics on a GPU has
+    # shown that they are right (`scripts/check_halves.py`).
     in_halves: ClassVar[bool] = False
 
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
