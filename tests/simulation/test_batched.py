@@ -18,10 +18,11 @@ from geomatt.data.batch import Batch
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.model.domain import Bonds, Domain, PairLimits, Walls
 from geomatt.model.interface import Network, NetworkConfig
-from geomatt.simulation.batched import BatchedDynamics, Group, Replica
+from geomatt.simulation.batched import BatchedDynamics
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import centred, engine_forces
 from geomatt.simulation.monitor import BINS, density, frame_histogram, histogram_error
+from geomatt.simulation.replicas import Group, Replica
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
 from geomatt.simulation.watchdog import Watch
 from geomatt.units import BOLTZMANN, FEMTOSECOND

@@ -8,8 +8,9 @@ import torch
 from triton_kernels import DEVICE, runs_kernels
 
 from geomatt.model.domain import PairLimits, Walls
-from geomatt.simulation.batched import BatchedDynamics, Group, Replica
+from geomatt.simulation.batched import BatchedDynamics
 from geomatt.simulation.ensembles import DynamicsConfig
+from geomatt.simulation.replicas import Group, Replica
 
 pytestmark = runs_kernels
 

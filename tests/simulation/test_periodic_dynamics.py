@@ -15,11 +15,12 @@ from geomatt.elements import ATOMIC_MASSES
 from geomatt.files import sha256
 from geomatt.model import Normalisation
 from geomatt.model.domain import Domain
-from geomatt.simulation.batched import BatchedDynamics, Group, Replica
+from geomatt.simulation.batched import BatchedDynamics
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import PeriodicForces
 from geomatt.simulation.md import run_dynamics
 from geomatt.simulation.pressure import BAR, Barostat
+from geomatt.simulation.replicas import Group, Replica
 from geomatt.simulation.settings import MDSettings, RelaxSettings
 from geomatt.units import BOLTZMANN, FEMTOSECOND
 

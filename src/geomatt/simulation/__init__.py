@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from geomatt.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from geomatt.simulation.batched import BatchedDynamics, Group, Replica
+    from geomatt.simulation.batched import BatchedDynamics
     from geomatt.simulation.calculator import GeomAttCalculator
     from geomatt.simulation.coordinates import Coordinate
     from geomatt.simulation.dynamics import MDResult, run_md
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from geomatt.simulation.outcome import Outcome
     from geomatt.simulation.pressure import Barostat
     from geomatt.simulation.relaxation import Relaxed, relax
+    from geomatt.simulation.replicas import Group, Replica
     from geomatt.simulation.restart import read_extra
     from geomatt.simulation.scans import Scan, scan
     from geomatt.simulation.settings import MDSettings, RelaxSettings, ScanSettings

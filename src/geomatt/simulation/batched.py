@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -18,19 +18,17 @@ import torch
 from torch import Tensor
 
 from geomatt.arguments import require
-from geomatt.data.structures import Structure
 from geomatt.elements import ATOMIC_MASSES
 from geomatt.errors import GeomAttError
-from geomatt.model.domain import MOST_WATCHED, Bonds, Domain, PairLimits, Walls
-from geomatt.model.domain.limits import geometry, outside, stack, visible
-from geomatt.model.domain.measure import distances
+from geomatt.model.domain import MOST_WATCHED, PairLimits, Walls
+from geomatt.model.domain.limits import geometry, outside, stack
 from geomatt.model.graphs import capture as capture_graph
 from geomatt.simulation.ensembles import INTEGRATORS, NOISY, DynamicsConfig, Matter, State, Verlet
 from geomatt.simulation.forces import CellForces, Forces
-from geomatt.simulation.inputs import watched
 from geomatt.simulation.monitor import Monitor, PaddedBonds
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat, ConstantPressure
+from geomatt.simulation.replicas import Group
 from geomatt.simulation.restart import restore, save
 from geomatt.simulation.starts import maxwell_boltzmann, rigid_motions
 from geomatt.simulation.watchdog import Watch, Watchdog
@@ -40,62 +38,6 @@ if TYPE_CHECKING:
 
 CAPACITY = 1000  # observations held on the device before they are fetched
 FRAME_BYTES = 1 << 28  # and so much memory for frames
-
-
-@dataclass(frozen=True)
-class Replica:
-    """One molecule to simulate."""
-
-    numbers: np.ndarray  # (N,)
-    positions: np.ndarray  # (N, 3) Å
-    seed: int = 0  # of the first velocities and of Langevin forces
-    name: str = ""
-    velocities: np.ndarray | None = None  # (N, 3) in Å per Å √(u/eV), as ASE has them; drawn if not given
-    limits: PairLimits | None = None  # walls act outside
-    bonds: Bonds | None = None  # to watch
-    ranges: PairLimits | None = None  # of distances in the training data, to watch
-    cell: np.ndarray | None = None  # (3, 3) lattice vectors of a structure periodic in all directions
-
-    @classmethod
-    def of(
-        cls,
-        structure: Structure,
-        seed: int = 0,
-        domain: Domain | None = None,
-        *,
-        walls: bool = True,
-        name: str = "",
-    ) -> Replica:
-        """A replica whose bonds, and walls unless they are off, are those of a model's domain."""
-        ranges = bonds = None
-        cell = structure.cell if structure.periodic else None
-        if domain is not None and watched(len(structure)):
-            length = distances(structure.positions, cell)
-            bonds = domain.ranges.bonds(structure.numbers, length)
-            ranges = domain.ranges.limits(structure.numbers, length, domain.walls.pairs)
-            ranges = ranges if cell is None else visible(ranges, cell)
-        return cls(
-            structure.numbers,
-            structure.positions,
-            seed,
-            name,
-            limits=ranges if walls else None,
-            bonds=bonds,
-            ranges=ranges,
-            cell=cell,
-        )
-
-
-@dataclass(frozen=True)
-class Group:
-    """Replicas that one call evaluates, padded to the largest of them."""
-
-    replicas: Sequence[Replica]
-    forces: Forces | CellForces  # those with cells need the latter
-
-    @property
-    def atoms(self) -> int:
-        return max(len(r.numbers) for r in self.replicas)
 
 
 class BatchedDynamics:

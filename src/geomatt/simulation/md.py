@@ -25,12 +25,13 @@ from geomatt.errors import GeomAttError
 from geomatt.files import locked_folder
 from geomatt.model import AnyPotential, fingerprint
 from geomatt.model.domain import MOST_WATCHED, Bonds
-from geomatt.simulation.batched import BatchedDynamics, Group, Replica
+from geomatt.simulation.batched import BatchedDynamics
 from geomatt.simulation.ensembles import DynamicsConfig
 from geomatt.simulation.forces import PeriodicForces, PotentialForces
 from geomatt.simulation.inputs import Model, given, warn_if_unstable
 from geomatt.simulation.outcome import Outcome, Part
 from geomatt.simulation.pressure import Barostat
+from geomatt.simulation.replicas import Group, Replica
 from geomatt.simulation.restart import read_extra
 from geomatt.simulation.settings import MDSettings
 from geomatt.simulation.trajectory import TrajectoryFile, open_trajectory
