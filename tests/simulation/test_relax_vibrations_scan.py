@@ -76,6 +76,16 @@ def test_relaxation_refuses(model):
             RelaxSettings(**bad)
 
 
+def test_an_optimiser_without_a_step_says_so(model, monkeypatch):
+    def irun(self, **_):
+        yield False
+        raise np.linalg.LinAlgError("Eigenvalues did not converge")
+
+    monkeypatch.setattr("ase.optimize.BFGS.irun", irun)
+    with pytest.raises(GeomAttError, match="finds no step .* set `optimiser` to fire"):
+        relax(model, ETHANOL)
+
+
 @given(st.integers(0, 1000))
 def test_alignment_undoes_rotation_and_translation(seed):
     rng = np.random.default_rng(seed)

@@ -133,6 +133,11 @@ def _steps(optimiser: Any, settings: RelaxSettings) -> Iterator[bool]:
     """Steps of an ASE optimiser: True once converged. A constraint that cannot be kept ends it."""
     try:
         yield from optimiser.irun(fmax=settings.fmax, steps=settings.steps)
+    except np.linalg.LinAlgError as error:
+        raise GeomAttError(
+            f"The optimiser {settings.optimiser} finds no step from these forces ({error}). "
+            "Start from another structure, or set `optimiser` to fire."
+        ) from error
     except (ValueError, ZeroDivisionError) as error:
         # What FixInternals says when it cannot keep a coordinate.
         if "did not converge" not in str(error) and "dihedral" not in str(error):
