@@ -82,7 +82,7 @@ def test_an_optimiser_without_a_step_says_so(model, monkeypatch):
         raise np.linalg.LinAlgError("Eigenvalues did not converge")
 
     monkeypatch.setattr("ase.optimize.BFGS.irun", irun)
-    with pytest.raises(GeomAttError, match="finds no step .* set `optimiser` to fire"):
+    with pytest.raises(GeomAttError, match=r"finds no step .* set `optimiser` to fire"):
         relax(model, ETHANOL)
 
 
