@@ -5,8 +5,8 @@
     cp runs/reproduce/table1.json results/
     python -m geomatt.reproduce.docs
 
-Works for tables 1 to 3, DNA, pair states and learning curves. A result of other data or settings than
-today's is an error.
+Works for tables 1 to 3, DNA, pair states, learning curves, ablation and stability. A result of other data or
+settings than today's is an error.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import ExperimentSettings, silent
+from geomatt.reproduce import ExperimentSettings, silent, stability
+from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy
 from geomatt.reproduce.dna_models import RECIPES, DnaModel, DnaStudy
-from geomatt.reproduce.frame import read_json
+from geomatt.reproduce.frame import Pieces, read_json
+from geomatt.reproduce.inputs import load_md17, md17_model
 from geomatt.reproduce.learning import LearningMember, LearningStudy
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
 from geomatt.reproduce.pair import BY_SIZE, PairMember, PairStudy
@@ -70,6 +72,12 @@ def members(result: Mapping[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
             for network, models in networks.items():
                 for frames, value in models.items():
                     yield LearningMember(network, molecule, int(frames)), value
+    elif result["experiment"] == "ablation":
+        for molecule, models in rows.items():
+            for variation in VARIATIONS:
+                if value := models.get(variation.name):
+                    kept = {name: item for name, item in value.items() if name != "group"}
+                    yield AblationMember(variation, molecule), kept
     else:
         for place, models in rows.items():
             collection, size, molecule = place.split("/")
@@ -89,6 +97,8 @@ def home(member: Any) -> type[Study[Any]]:
         return PairTransferStudy if member.recipe == RECIPE else Md17Study
     if isinstance(member, DnaModel):
         return DnaStudy
+    if isinstance(member, AblationMember):
+        return AblationStudy
     return LearningStudy if isinstance(member, LearningMember) else PairStudy
 
 
@@ -127,6 +137,8 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
         check(study, Member(next(iter(study.data)), recipe=recipe), stored)
     for recipe in RECIPES if result["experiment"] == "dna" else ():
         check(study, DnaModel(recipe), settings[recipe])
+    if result["experiment"] == "ablation":
+        check(study, AblationMember(VARIATIONS[0], next(iter(result["rows"]))), settings["config"])
     if result["experiment"] == "pair":
         check(study, PairMember("md17", "aspirin", "s"), settings["config"])
     for network, stored in settings["configs"].items() if result["experiment"] == "learning" else ():
@@ -135,6 +147,23 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
         if value is not None:
             study.pieces.put(name, inputs, value, result["pieces"][name])
     return len(found)
+
+
+def restore_stability(settings: ExperimentSettings, result: Mapping[str, Any]) -> int:
+    """The same for simulations, at their end or not, of the models that ship; returns how many."""
+    data, _ = load_md17(settings)
+    pieces = Pieces(settings, stability.EXPERIMENT.name)
+    for name, rows in result["rows"].items():
+        kind, _, ensemble = name.rsplit("-", 2)
+        models = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
+        inputs = stability.piece_inputs(models, data, ensemble, stability.PICOSECONDS[ensemble])
+        for molecule, own in inputs["data"].items():
+            require(own == result["data"][f"md17/{molecule}"]["fingerprint"], f"data of {molecule}")
+        require(inputs["models"] == result["models"][kind], f"models {kind}")
+        made = next(m for n, m in result["pieces"].items() if n in (name, name + stability.SO_FAR))
+        done = result["reached_ps"].get(name, inputs["ps"])
+        stability.put_rows(pieces, name, inputs, rows, done, made)
+    return len(result["rows"])
 
 
 def check(study: Study[Any], member: Any, stored: Mapping[str, Any]) -> None:
@@ -159,6 +188,7 @@ def main() -> None:
         PairStudy: ("pair",),
         PairTransferStudy: ("table2",),
         LearningStudy: ("learning",),
+        AblationStudy: ("ablation",),
     }
     for make, names in studies.items():
         try:
@@ -167,6 +197,8 @@ def main() -> None:
                 print(f"{name}: {restore(study, read_json(RESULTS / f'{name}.json'))} models")
         except GeomAttError as error:
             print(f"{', '.join(names)} left out: {error}")
+    result = read_json(RESULTS / "stability.json")
+    print(f"stability: {restore_stability(settings, result)} simulations")
 
 
 if __name__ == "__main__":

@@ -5,18 +5,23 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from scripts_path import load_script
 
 from geomatt.data import Dataset, Structure, collate
 from geomatt.errors import GeomAttError
 from geomatt.model import load
 from geomatt.progress import silent
 from geomatt.reproduce import ExperimentSettings, stability
+from geomatt.reproduce.frame import Pieces, plain, read_json
 from geomatt.reproduce.stability import (
     EXPERIMENT,
     SEEDS,
+    SO_FAR,
     WALLS,
     _checkpoint,
     _together,
+    piece_inputs,
+    put_rows,
     simulated_groups,
     summary_by_model,
 )
@@ -80,3 +85,28 @@ def test_a_simulation_is_continued_as_it_was_begun(tmp_path):
     _checkpoint(settings, "pair-nvt", ["walls"]).touch()
     assert _together(settings, "pair-nvt", list(WALLS)) == [["walls"], ["free"]]
     assert _together(settings, "pair-s-nvt", list(WALLS)) == [["walls", "free"]]
+
+
+def test_the_longest_of_unfinished_simulations_is_kept(tmp_path):
+    pieces = Pieces(ExperimentSettings(out=tmp_path), "stability")
+    inputs = piece_inputs({}, {}, "nvt", 300.0)
+    for done in (20.0, 240.0, 120.0):
+        put_rows(pieces, "pair-walls-nvt", inputs, [done], done, {})
+    assert pieces.find(f"pair-walls-nvt{SO_FAR}", inputs) == {"ps": 240.0, "rows": [240.0]}
+    assert pieces.find("pair-walls-nvt", inputs) is None
+    put_rows(pieces, "pair-walls-nvt", inputs, [300.0], 300.0, {})
+    assert pieces.find("pair-walls-nvt", inputs) == [300.0]
+
+
+def test_committed_simulations_are_restored(real_data, tmp_path):
+    """Of the models that ship now, to the numbers that are committed."""
+    script, settings = (
+        load_script("restore_results"),
+        ExperimentSettings(out=tmp_path, data=real_data, deadline=0.0),
+    )
+    committed = read_json(script.RESULTS / "stability.json")
+    assert script.restore_stability(settings, committed) == len(committed["rows"])
+    found = EXPERIMENT.run(settings, silent)
+    found = plain(found)
+    for name in ("models", "rows", "reached_ps", "missing", "pieces"):
+        assert found[name] == committed[name], name

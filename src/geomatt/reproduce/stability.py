@@ -40,6 +40,7 @@ QUICK_PICOSECONDS = {"nvt": 0.05, "nve": 0.05}
 SHIPPED = ("pair", "pair-s", "fast", "paper")  # models, as in md17/aspirin:fast
 KINDS = (*SHIPPED, "schnet")  # the last: those that table 1 has trained
 WALLS = {"walls": True, "free": False}
+SO_FAR = "-so-far"  # ends the names of pieces of simulations that are not at their end
 PART = 10_000  # steps between looks at the time
 TOGETHER = 2  # molecules in a call
 
@@ -58,6 +59,7 @@ class Stability(Experiment):
         pieces = Pieces(settings, self.name)
         length = QUICK_PICOSECONDS if settings.quick else PICOSECONDS
         rows: dict[str, Any] = {}
+        used: dict[str, dict[str, str]] = {}  # fingerprints of the models of each kind
         reached: dict[str, float] = {}  # ps of simulations that are not at their end
         missing: dict[str, int] = {}
         for kind, ensemble in itertools.product(("fast",) if settings.quick else KINDS, length):
@@ -68,18 +70,13 @@ class Stability(Experiment):
                     "SchNet is trained by: geomatt reproduce table1 --part schnet-all, with the same --out."
                 )
             ps = length[ensemble]
-            inputs = {
-                "models": {m: fingerprint(model) for m, model in models.items()},
-                "data": {m: data[m].fingerprint() for m in models},
-                "config": stability_config(ensemble).to_dict(),
-                "ps": ps,
-                "seeds": SEEDS,
-            }
-            found = {walls: pieces.find(f"{kind}-{walls}-{ensemble}", inputs) for walls in WALLS}
+            inputs = piece_inputs(models, data, ensemble, ps)
+            used[kind] = inputs["models"]
+            names = {walls: f"{kind}-{walls}-{ensemble}" for walls in WALLS}
             wanted = [
                 walls
-                for walls in WALLS
-                if found[walls] is None
+                for walls, name in names.items()
+                if pieces.find(name, inputs) is None
                 and settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
             ]
             for together in _together(settings, f"{kind}-{ensemble}", wanted) if models else ():
@@ -87,17 +84,13 @@ class Stability(Experiment):
                     models, data, settings, progress, f"{kind}-{ensemble}", together, ensemble, ps
                 )
                 for walls, own in new.items():
-                    name = f"{kind}-{walls}-{ensemble}"
-                    if done >= ps:
-                        found[walls] = pieces.put(name, inputs, own, made)
-                    else:
-                        found[walls], reached[name], pieces.made[name] = own, done, made
-            for walls, own in found.items():
-                name = f"{kind}-{walls}-{ensemble}"
-                if own is None or name in reached:
+                    put_rows(pieces, names[walls], inputs, own, done, made)
+            for name in names.values():
+                rows[name] = pieces.find(name, inputs)
+                if rows[name] is None:
                     missing[name] = len(data)
-                if own is not None:
-                    rows[name] = own
+                    earlier = pieces.find(name + SO_FAR, inputs) or {"rows": None}
+                    rows[name], reached[name] = earlier["rows"], earlier.get("ps", 0.0)
         return {
             "settings": {
                 "ps": length,
@@ -107,8 +100,9 @@ class Stability(Experiment):
             },
             "data": described_md17(data, stand_in),
             "split": "starts: frames that no model was trained on",
-            "rows": rows,
-            "reached_ps": reached,
+            "models": used,
+            "rows": {name: own for name, own in rows.items() if own is not None},
+            "reached_ps": {name: ps for name, ps in reached.items() if ps},
             "missing": missing,
             "pieces": pieces.made,
         }
@@ -138,6 +132,29 @@ class Stability(Experiment):
                     f"{kind}, {what}: {intact} of {len(replicas)} runs stayed intact for {ps:g} ps."
                 )
         return " ".join(sentences) or "Not run yet."
+
+
+def piece_inputs(
+    models: Mapping[str, Potential], data: Mapping[str, Dataset], ensemble: str, ps: float
+) -> dict[str, Any]:
+    """Everything that simulations of these models depend on."""
+    return {
+        "models": {m: fingerprint(model) for m, model in models.items()},
+        "data": {m: data[m].fingerprint() for m in models},
+        "config": stability_config(ensemble).to_dict(),
+        "ps": ps,
+        "seeds": SEEDS,
+    }
+
+
+def put_rows(
+    pieces: Pieces, name: str, inputs: Mapping[str, Any], rows: Any, done: float, made: dict[str, Any]
+) -> None:
+    """Keep the rows of simulations that have come to `done` ps; of those not at their end the longest."""
+    if done >= inputs["ps"]:
+        pieces.put(name, inputs, rows, made)
+    elif done > (pieces.find(name + SO_FAR, inputs) or {"ps": 0.0})["ps"]:
+        pieces.put(name + SO_FAR, inputs, {"ps": done, "rows": rows}, made)
 
 
 def stability_config(ensemble: str) -> DynamicsConfig:
