@@ -121,8 +121,8 @@ print(found.asm["ttgir"])
 def test_products_of_halves_are_finished_within_a_step(tmp_path: Path) -> None:
     """In the code compiled for an H100 no product is under way when a step of the sum ends.
 
-    The next step writes the registers that such a product may still read. Long dynamics with a kernel in which
-    one was under way ended in sudden large forces. Compiling needs no GPU.
+    The next step writes the registers that such a product may still read. Long dynamics with a kernel in
+    which one was under way ended in sudden large forces. Compiling needs no GPU.
     """
     unset = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     environment = {**unset, "TRITON_CACHE_DIR": str(tmp_path)}
