@@ -195,6 +195,10 @@ def test_rigid_and_relaxed_scans(model, relaxed):
         model, relaxed.end, Coordinate("distance", (2, 8)), ScanSettings(first=0.9, last=1.1, points=9)
     )
     assert [kind for _, kind in stretch.extrema()] == ["minimum"]
+    assert not stretch.outside.any()
+    with pytest.warns(UserWarning, match="extrapolation"):
+        further = scan(model, relaxed.end, stretch.coordinate, ScanSettings(first=1.0, last=2.0, points=3))
+    assert further.outside.tolist() == [False, True, True]
     stopped = scan(model, relaxed.end, HYDROXYL, replace(settings, relaxed=True), progress=lambda done: True)
     assert len(stopped.values) == len(stopped.structures) == 1
 

@@ -111,6 +111,7 @@ def scan(
             "energies_eV": found.energies.tolist(),
             "converged": found.converged.tolist(),
             "failures": list(found.failures),
+            "outside_data": None if found.outside is None else found.outside.tolist(),
             "energy_spread_eV": None if found.spread is None else found.spread.tolist(),
             "references": [
                 {**numbers, "values": r.values.tolist(), "energies_eV": r.energies.tolist()}
@@ -220,7 +221,9 @@ def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[st
 
 
 def _end(found: Scan, point: int) -> str:
-    """How the relaxation of a point ended, if not well."""
+    """What speaks against the energy of a point."""
     if found.failures and found.failures[point]:
         return STOPPED
-    return "" if found.converged[point] else "not converged"
+    if not found.converged[point]:
+        return "not converged"
+    return "outside the data" if found.outside is not None and found.outside[point] else ""

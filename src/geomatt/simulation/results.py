@@ -218,6 +218,11 @@ def draw_scan(found: Scan, references: Sequence[ReferenceCurve], unit: str, path
             energy = factor * (reference.energies - reference.energies.min())
             style = {"marker": "s", "ms": 3, "lw": 1, "ls": "--", "color": COLOURS[1 + number]}
             axis.plot(reference.values, energy, label=reference.name, **style)
+        if found.outside is not None and found.outside.any():
+            there = found.values[found.outside], above[found.outside]
+            hollow = {"marker": "o", "ms": 6, "ls": "", "mfc": "white", "mec": COLOURS[0]}
+            axis.plot(*there, label="model, outside its training data", **hollow)
+            axis.legend(frameon=False)
         kind = f"{found.coordinate.kind} {found.coordinate.name(found.structures[0])}"
         axis.set_xlabel(f"{kind} ({'degrees' if found.coordinate.kind == 'torsion' else 'Å'})")
         axis.set_ylabel(f"{'relaxed' if found.relaxed else 'rigid'} energy ({unit})")

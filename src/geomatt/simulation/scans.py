@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,6 +40,7 @@ class Scan:
     structures: list[Structure]  # with energy and forces
     converged: np.ndarray  # (P,) bool; True for rigid scans
     spread: np.ndarray | None = None  # (P,) eV, of a committee
+    outside: np.ndarray | None = None  # (P,) bool, structures outside the training data; None: not looked at
     failures: tuple[str, ...] = ()  # (P,) of relaxed scans: why a relaxation was stopped, mostly empty
 
     @property
@@ -114,7 +115,12 @@ def scan(
     ]
     spreads = [p.energy_spread for p in found]
     spread = None if spreads[0] is None else np.array(spreads)
-    return Scan(coordinate, False, values, labelled, np.ones(len(values), dtype=bool), spread)
+    all_converged = np.ones(len(values), dtype=bool)
+    return Scan(coordinate, False, values, labelled, all_converged, spread, _outside(potential, labelled))
+
+
+def _outside(potential: AnyPotential, structures: Sequence[Structure]) -> np.ndarray:
+    return np.array([bool(potential.extrapolations([one])) for one in structures])
 
 
 def _relaxed(
@@ -153,7 +159,9 @@ def _relaxed(
     spread = None
     if len(potential.members) > 1:
         spread = np.array([p.energy_spread for p in potential.predict(structures, check_domain=False)])
-    return Scan(coordinate, True, values[points], list(structures), np.array(converged), spread, failures)
+    outside = _outside(potential, structures)
+    ended = np.array(converged)
+    return Scan(coordinate, True, values[points], list(structures), ended, spread, outside, failures)
 
 
 def calculator_reference(
