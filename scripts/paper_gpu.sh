@@ -48,8 +48,9 @@ start() { # experiment, parts...
 
 for step in "$@"; do
   case $step in
-    table1-schnet-all | pair-rmd17) # one process for each molecule
-      for m in $molecules; do start "${step%%-*}" "${step#*-}" "$m"; done ;;
+    table1-schnet-all) for m in $molecules; do start table1 schnet-all "$m"; done ;; # one process for each molecule
+    pair-rmd17) for m in $molecules; do start pair rmd17 size-l "$m"; done ;;
+    pair-long) for m in $molecules; do start pair rmd17 size-long "$m"; done ;;
     table1-schnet-seeds) for m in aspirin ethanol; do start table1 schnet-seeds "$m"; done ;;
     table1-weighting | table1-draws | table2-untrained | table2-seeds | table3-seeds | dna-paper | \
       dna-paper-seeds | dna-fast-seeds | dna-pair) start "${step%%-*}" "${step#*-}" ;;

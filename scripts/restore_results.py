@@ -125,7 +125,8 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
         if member.name not in result["pieces"]:  # a shipped model, whose errors are computed again
             continue
         if isinstance(member, PairMember) and any(
-            result["settings"][name][member.size] != own[member.size] for name, own in BY_SIZE.items()
+            result["settings"].get(name, own)[member.size] != own[member.size]
+            for name, own in BY_SIZE.items()
         ):
             continue  # of a size, or trained, as it was before
         inputs = study.inputs(member)

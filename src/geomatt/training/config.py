@@ -145,7 +145,9 @@ class TrainConfig:
         "float32", "precision: float32 or float64", group=RUN, choices=("float32", "float64")
     )
     engine: str = setting(
-        "auto", "how to compute (auto), or dense or autograd: plain torch, no compiled code", group=RUN
+        "auto",
+        "how to compute (auto); float32: never in TF32; dense or autograd: plain torch, no compiled code",
+        group=RUN,
     )
 
     def __post_init__(self) -> None:

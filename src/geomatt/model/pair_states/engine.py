@@ -18,9 +18,12 @@ DENSE_ATOMS = {"cpu": 40, "cuda": 100}
 
 class PairStatesEngine(ChoosingEngine):
     """C++ on a CPU, Triton kernels on a GPU, plain torch otherwise; neighbour lists for what is large or
-    periodic, of networks with a radius."""
+    periodic, of networks with a radius.
 
-    def __init__(self, network: Network) -> None:
+    `tf32`: a GPU trains with products in TF32, faster and less accurate than float32.
+    """
+
+    def __init__(self, network: Network, tf32: bool = True) -> None:
         self.config = network.config
         self.dense, self.compiled = DenseEngine(network), CompiledEngine(network)
         self.sparse = SparseEngine(network)
@@ -28,7 +31,7 @@ class PairStatesEngine(ChoosingEngine):
         if network.device.type == "cuda" and importlib.util.find_spec("triton"):
             from geomatt.model.pair_states.gpu.engine import TritonEngine
 
-            self.fused = TritonEngine(network)
+            self.fused = TritonEngine(network, tf32)
 
     def setup_pending(self) -> bool:
         return self.compiled.supported and to_be_compiled(CODE)

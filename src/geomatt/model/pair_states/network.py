@@ -193,10 +193,10 @@ class PairStates(Network):
         return AttentionPaths(atoms, top.values, note)
 
     def engine(self, name: str = "auto") -> Engine:
-        if name == "auto":
+        if name in ("auto", "float32"):
             from geomatt.model.pair_states.engine import PairStatesEngine
 
-            return PairStatesEngine(self)
+            return PairStatesEngine(self, tf32=name == "auto")
         if name == "dense" and not self.config.electrons:
             from geomatt.model.pair_states.dense.engine import DenseEngine
 
@@ -209,7 +209,7 @@ class PairStates(Network):
 
     @classmethod
     def engines(cls) -> tuple[str, ...]:
-        return (*super().engines(), "dense", "sparse")
+        return (*super().engines(), "float32", "dense", "sparse")
 
     def run(self, batch: Batch, switch: Tensor | None = None) -> Iterator[Round]:
         """All rounds, one after the other."""

@@ -1,4 +1,4 @@
-"""The engine for GPUs: float32, up to 64 atoms. TF32 trains, and never evaluates."""
+"""The engine for GPUs: float32, up to 64 atoms. TF32 may train; it never evaluates."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
-from geomatt.model.interface import Evaluation, Parameters
+from geomatt.model.interface import Evaluation, Network, Parameters
 from geomatt.model.pair_states.dense.engine import DenseEngine
 from geomatt.model.pair_states.dense.program import Program, matrices
 from geomatt.model.pair_states.gpu.envelope import EnvelopedTritonKernels
@@ -31,6 +31,10 @@ class TritonEngine(DenseEngine):
     # shown that they are right (`scripts/check_halves.py`).
     in_halves: ClassVar[bool] = False
 
+    def __init__(self, network: Network, tf32: bool = True) -> None:
+        super().__init__(network)
+        self.training = TRAINING if tf32 else EVALUATION
+
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> Parameters:
         """Weights of several members are side by side in a matrix whose rows may have any length; products
         with weights are much faster if every member's begin at multiples of 16 bytes."""
@@ -45,11 +49,11 @@ class TritonEngine(DenseEngine):
     def compute(
         self, prepared: Parameters, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
     ) -> Evaluation:
-        with products_in(TRAINING if gradient else EVALUATION):
+        with products_in(self.training if gradient else EVALUATION):
             return super().compute(prepared, batch, index, forces, gradient)
 
     def backward(self, state: Program, by_energy: Tensor, by_forces: Tensor) -> Tensor:
-        with products_in(TRAINING):
+        with products_in(self.training):
             return super().backward(state, by_energy, by_forces)
 
     def _program(self, p: Parameters, batch: Batch, index: Tensor | None, gradient: bool) -> Program:
