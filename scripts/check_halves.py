@@ -52,10 +52,7 @@ def main() -> int:
     settings = ExperimentSettings(data=given.data, device=given.device)
     data, _ = load_md17(settings)
     models = {m: model for m in data if (model := md17_model(settings, m, given.kind)) is not None}
-    prepared = []
-    for in_halves in (True, False):
-        TritonEngine.in_halves = in_halves
-        prepared.append(simulated_groups(models, data, settings, ["walls"]))
+    prepared = [simulated_groups(models, data, settings, ["walls"]) for _ in range(2)]
     worst = torch.zeros(len(prepared[0]), dtype=torch.float64, device=given.device)
     groups = [
         Group(one.replicas, compared(one.forces, other.forces, worst[k]))
@@ -80,7 +77,9 @@ def compared(forces: Forces, others: Forces, worst: Tensor) -> Forces:
     """The forces, whose largest difference from others is kept in `worst`; nan counts as infinite."""
 
     def both(positions: Tensor) -> tuple[Tensor, Tensor]:
+        TritonEngine.in_halves = True  # decides at the first call, which prepares the weights
         energy, found = forces(positions)
+        TritonEngine.in_halves = False
         difference = (found - others(positions)[1]).abs().amax()
         worst.copy_(torch.maximum(worst, difference.nan_to_num(torch.inf)))
         return energy, found
