@@ -155,12 +155,13 @@ def restore_stability(settings: ExperimentSettings, result: Mapping[str, Any]) -
     data, _ = load_md17(settings)
     pieces = Pieces(settings, stability.EXPERIMENT.name)
     for name, rows in result["rows"].items():
-        kind, _, ensemble = name.rsplit("-", 2)
-        models = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
+        kind, walls, ensemble = name.rsplit("-", 2)
+        shipped = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
+        models = next(own for own, conditions in stability.variants(shipped) if walls in conditions)
         inputs = stability.piece_inputs(models, data, ensemble, stability.PICOSECONDS[ensemble])
         for molecule, own in inputs["data"].items():
             require(own == result["data"][f"md17/{molecule}"]["fingerprint"], f"data of {molecule}")
-        require(inputs["models"] == result["models"][kind], f"models {kind}")
+        require(inputs["models"] == result["models"][stability.used_name(kind, walls)], f"models {kind}")
         made = next(m for n, m in result["pieces"].items() if n in (name, name + stability.SO_FAR))
         done = result["reached_ps"].get(name, inputs["ps"])
         stability.put_rows(pieces, name, inputs, rows, done, made)

@@ -27,6 +27,7 @@ from geomatt.model.calibration import Calibration
 from geomatt.model.committee import Committee
 from geomatt.model.devices import check_device
 from geomatt.model.domain import Domain
+from geomatt.model.interface import Network
 from geomatt.model.memory import weight_bytes
 from geomatt.model.normalisation import Normalisation
 from geomatt.model.potential import AnyPotential, Potential
@@ -296,8 +297,9 @@ def _header(content: bytes, path: Path) -> dict[str, Any]:
     raise _unusable(path, "has a damaged description")
 
 
-def _fill(network: torch.nn.Module, tensors: dict[str, Tensor], path: Path) -> None:
+def _fill(network: Network, tensors: dict[str, Tensor], path: Path) -> None:
     """Put the file's tensors into the network, all of them and nothing else."""
+    network.make_room(tensors.keys())
     expected = network.state_dict()
     missing, extra = sorted(expected.keys() - tensors.keys()), sorted(tensors.keys() - expected.keys())
     if missing or extra:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar
@@ -82,6 +82,8 @@ class Network(nn.Module, ABC):
     parts: ClassVar[Mapping[str, tuple[str, ...]]]
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
+    # Buffers that only a trained network has, see `bounds`.
+    optional: ClassVar[tuple[str, ...]] = ()
     # Optimisation settings used by default: one of `training.recipes`, or of the config's own `recipes`.
     recipe: ClassVar[str] = "fast"
     periodic_hint: ClassVar[str] = ""  # advice in the error message about periodic cells
@@ -199,12 +201,25 @@ class Network(nn.Module, ABC):
 
     def load_tensors(self, values: Mapping[str, Tensor]) -> Self:
         """Copy all parameters and buffers from `values`."""
+        self.make_room(values.keys())
         own = self.tensors()
         if own.keys() != values.keys():
             raise ValueError(f"weights do not fit: {sorted(own.keys() ^ values.keys())}")
         for name, value in own.items():
             value.copy_(values[name])
         return self
+
+    def make_room(self, names: Collection[str]) -> None:
+        """Have those of the `optional` buffers that are among `names`, with any values."""
+        return
+
+    def bounds(self, batches: Iterable[Batch]) -> dict[str, Tensor]:
+        """Values of the `optional` buffers, which keep a trained network, outside its training data, near
+        what they show.
+
+        From its training structures, whose energies and forces they do not change; none for most networks.
+        """
+        return {}
 
     def stacked(self) -> dict[str, Tensor]:
         """Parameters and buffers with a leading axis of one member."""

@@ -6,6 +6,7 @@ The protocol of Fu et al. 2023 ("Forces are not enough", arXiv 2210.07237): 500 
 
 from __future__ import annotations
 
+import copy
 import itertools
 import time
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,7 @@ from torch.nn import functional
 from geomatt.data import Dataset, collate
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, Potential, fingerprint
+from geomatt.model.bounds import without_bounds
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
@@ -39,7 +41,10 @@ PICOSECONDS = {"nvt": 300.0, "nve": 50.0}
 QUICK_PICOSECONDS = {"nvt": 0.05, "nve": 0.05}
 SHIPPED = ("pair", "pair-s", "fast", "paper")  # models, as in md17/aspirin:fast
 KINDS = (*SHIPPED, "schnet")  # the last: those that table 1 has trained
-WALLS = {"walls": True, "free": False}
+# Walls where the data end, and bounds of the network (`geomatt.model.bounds`). Models ship with both, those of
+# networks without bounds with walls.
+WALLS = {"bounded": True, "walls": True, "free": False}
+BOUNDED = "bounded"
 SO_FAR = "-so-far"  # ends the names of pieces of simulations that are not at their end
 PART = 10_000  # steps between looks at the time
 TOGETHER = 2  # molecules in a call
@@ -50,7 +55,7 @@ class Stability(Experiment):
     title = "Stability in dynamics"
     description = (
         "Every shipped model of MD17, and SchNet, in 300 ps of dynamics at 500 K, five seeds, with and "
-        "without walls where its data end; and its energy drift at 300 K."
+        "without bounds of the network and walls where its data end; and its energy drift at 300 K."
     )
     parts: ClassVar[tuple[str, ...]] = (*KINDS, *WALLS, *PICOSECONDS)
 
@@ -63,34 +68,34 @@ class Stability(Experiment):
         reached: dict[str, float] = {}  # ps of simulations that are not at their end
         missing: dict[str, int] = {}
         for kind, ensemble in itertools.product(("fast",) if settings.quick else KINDS, length):
-            models = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
-            if kind in settings.parts and not models:
+            shipped = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
+            if kind in settings.parts and not shipped:
                 raise GeomAttError(
                     f"There are no {kind} models to simulate. "
                     "SchNet is trained by: geomatt reproduce table1 --part schnet-all, with the same --out."
                 )
-            ps = length[ensemble]
-            inputs = piece_inputs(models, data, ensemble, ps)
-            used[kind] = inputs["models"]
-            names = {walls: f"{kind}-{walls}-{ensemble}" for walls in WALLS}
-            wanted = [
-                walls
-                for walls, name in names.items()
-                if pieces.find(name, inputs) is None
-                and settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
-            ]
-            for together in _together(settings, f"{kind}-{ensemble}", wanted) if models else ():
-                new, done, made = _simulate(
-                    models, data, settings, progress, f"{kind}-{ensemble}", together, ensemble, ps
-                )
-                for walls, own in new.items():
-                    put_rows(pieces, names[walls], inputs, own, done, made)
-            for name in names.values():
-                rows[name] = pieces.find(name, inputs)
-                if rows[name] is None:
-                    missing[name] = len(data)
-                    earlier = pieces.find(name + SO_FAR, inputs) or {"rows": None}
-                    rows[name], reached[name] = earlier["rows"], earlier.get("ps", 0.0)
+            for models, conditions in variants(shipped):
+                inputs = piece_inputs(models, data, ensemble, ps := length[ensemble])
+                used[used_name(kind, conditions[0])] = inputs["models"]
+                names = {walls: f"{kind}-{walls}-{ensemble}" for walls in conditions}
+                wanted = [
+                    walls
+                    for walls, name in names.items()
+                    if pieces.find(name, inputs) is None
+                    and settings.chooses({kind, walls, ensemble}, KINDS, WALLS, PICOSECONDS)
+                ]
+                for together in _together(settings, f"{kind}-{ensemble}", wanted) if models else ():
+                    new, done, made = _simulate(
+                        models, data, settings, progress, f"{kind}-{ensemble}", together, ensemble, ps
+                    )
+                    for walls, own in new.items():
+                        put_rows(pieces, names[walls], inputs, own, done, made)
+                for name in names.values():
+                    rows[name] = pieces.find(name, inputs)
+                    if rows[name] is None:
+                        missing[name] = len(data)
+                        earlier = pieces.find(name + SO_FAR, inputs) or {"rows": None}
+                        rows[name], reached[name] = earlier["rows"], earlier.get("ps", 0.0)
         return {
             "settings": {
                 "ps": length,
@@ -126,12 +131,32 @@ class Stability(Experiment):
             if name.endswith("-nvt"):
                 kind, walls, _ = name.rsplit("-", 2)
                 intact = sum(not r["failure"] for r in replicas)
-                what = "with walls" if walls == "walls" else "without walls"
+                bounds = "bounds and " if f"{kind}-{BOUNDED}" in result["models"] and walls != "walls" else ""
+                what = f"without {bounds}walls" if walls == "free" else f"with {bounds}walls"
                 ps = result["reached_ps"].get(name, result["settings"]["ps"]["nvt"])
                 sentences.append(
                     f"{kind}, {what}: {intact} of {len(replicas)} runs stayed intact for {ps:g} ps."
                 )
         return " ".join(sentences) or "Not run yet."
+
+
+def variants(models: Mapping[str, Potential]) -> list[tuple[dict[str, Potential], list[str]]]:
+    """Models as they ship and without bounds, each with the conditions under which they are simulated."""
+    free = {m: _unbounded(model) for m, model in models.items()}
+    bounded = any(fingerprint(free[m]) != fingerprint(model) for m, model in models.items())
+    others = [walls for walls in WALLS if walls != BOUNDED]
+    return [(dict(models), [BOUNDED]), (free, others)] if bounded else [(free, others)]
+
+
+def used_name(kind: str, condition: str) -> str:
+    """Of the models of a kind, in the result."""
+    return f"{kind}-{BOUNDED}" if condition == BOUNDED else kind
+
+
+def _unbounded(model: Potential) -> Potential:
+    model = copy.deepcopy(model)
+    model.network.load_tensors(without_bounds(model.network))
+    return model
 
 
 def piece_inputs(
@@ -286,10 +311,21 @@ def _finite(value: Any) -> Any:
 
 def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
     molecules = [name.rpartition("/")[2] for name in result["data"]]
+    conditions = [walls for walls in WALLS if any(n.startswith(f"{kind}-{walls}-") for n in result["rows"])]
+    bounded = BOUNDED in conditions
+    words = {
+        BOUNDED: "",
+        "walls": "no bounds: " if bounded else "",
+        "free": "no walls: " if not bounded else "neither: ",
+    }
+    headings = ["molecule"]
+    for walls in conditions:
+        headings += [f"{words[walls]}intact", "failed at, ps", "h(r) error", "drift"]
+        headings += ["wall active, %"] if WALLS[walls] else []
     lines = []
     for molecule in molecules:
         line = [title(molecule)]
-        for walls in WALLS:
+        for walls in conditions:
             runs = _of(result, f"{kind}-{walls}-nvt", molecule)
             drifts = _of(result, f"{kind}-{walls}-nve", molecule)
             line += [
@@ -298,27 +334,30 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
                 _mean(runs, "histogram_error", ".3f"),
                 _drift(drifts),
             ]
-            if walls == "walls":
+            if WALLS[walls]:
                 line.append(f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs else NOT_RUN)
         lines.append(line)
     ps = result["settings"]["ps"]
+    places = {BOUNDED: "with bounds and walls", "walls": "with walls", "free": "without"}
     shorter = [
-        f"{done:g} ps so far {'with' if name.endswith('walls-nvt') else 'without'} walls"
+        f"{done:g} ps so far {places[name.rsplit('-', 2)[1]]}"
         for name, done in result["reached_ps"].items()
-        if name in (f"{kind}-walls-nvt", f"{kind}-free-nvt")
+        if name in [f"{kind}-{walls}-nvt" for walls in conditions]
     ]
     length = f"{ps['nvt']:g} ps ({', '.join(shorter)})" if shorter else f"{ps['nvt']:g} ps"
+    with_bounds = (
+        "First columns: models as they ship, with bounds of the network and walls. " if bounded else ""
+    )
     return ResultTable(
         f"stability-{kind}",
         f"Models md17/…:{kind}" if kind in SHIPPED else "SchNet, trained here",
-        ["molecule", "intact", "failed at, ps", "h(r) error", "drift", "wall active, %",
-         "no walls: intact", "failed at, ps", "h(r) error", "drift"],
+        headings,
         lines,
-        f"{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed once "
-        f"a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, the "
+        f"{with_bounds}{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed "
+        f"once a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, the "
         "largest of the seeds, and how many of those runs failed. "
         "h(r) error: of the distribution of distances against the data's, runs that completed or not.",
-    )  # fmt: skip
+    )
 
 
 def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -334,7 +373,7 @@ def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
             failed = [round(r["survived_ps"], 1) for r in runs if r["failure"]]
             model = f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")
             about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
-            if walls == "walls":
+            if WALLS[walls]:
                 about["wall_share"] = round(mean(r["wall_share"] for r in runs), 4)
             found.setdefault(model, {})[walls] = about
     return found

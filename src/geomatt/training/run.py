@@ -19,6 +19,7 @@ from geomatt.data.mapped import excerpt
 from geomatt.data.splits import Split
 from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, save
+from geomatt.model.bounds import bounds_of
 from geomatt.model.calibration import Calibration
 from geomatt.model.domain import Domain
 from geomatt.model.files import error_bars
@@ -254,13 +255,14 @@ class Run:
             ).write(self.folder)
 
     def finalise(self) -> None:
-        """After the last epoch: fit the zero of the energy and error bars, and write the final model."""
+        """After the last epoch: bounds, the zero of the energy and error bars, and the final model."""
         error = self.counters.best_errors.get("force_mae") if self.transferred else None
         if error is not None and (message := hardly_better(error, self._validation_excerpt())):
             warnings.warn(message, stacklevel=4)
         counters = self.counters
         if {} not in (counters.energy_zero, counters.error_bars) or not self.best:
             return
+        self.best.update(bounds_of(self._potential().network.to(self.device), self.seen))
         if counters.energy_zero == {}:
             zero = energy_zero(self._potential().to(self.device), self.seen, self.seen_validation)
             counters.energy_zero = zero

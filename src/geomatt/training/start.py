@@ -10,6 +10,7 @@ from geomatt.data.dataset import Dataset
 from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, Potential, load, new_network
+from geomatt.model.bounds import without_bounds
 from geomatt.training.config import TrainConfig
 
 
@@ -25,7 +26,7 @@ def starting_network(
         raise GeomAttError(
             "The model settings are not those of the base model. Leave them out for a transfer."
         )
-    network.load_tensors(base.network.tensors())
+    network.load_tensors(without_bounds(base.network))
     trained = _trained_prefixes(type(network), config.unfreeze)
     for name, parameter in network.named_parameters():
         parameter.requires_grad_(name.startswith(trained))

@@ -7,13 +7,17 @@
     T rounds:
         A = W_A X,  B = W_B X                                      no biases: a state of zero has no part
         P_ij = s Σ_m A_im ∘ B_mj                                   sum over all atoms, i and j included
-        X_ij ← X_ij + u_ij (W₂ silu(W₁ [X_ij, P_ij] + b₁) + b₂)    hidden width 2C
-    E_i = MLP([X_ii, s Σ_{j≠i} X_ij])                              2C → 2C → C → 1, silu
+        H_ij = c(W₁ [X_ij, P_ij] + b₁)                             hidden width 2C; c: see below
+        X_ij ← X_ij + u_ij (W₂ silu(H_ij) + b₂)
+    E_i = MLP([X_ii, s Σ_{j≠i} X_ij])                              2C → 2C → C → 1, silu after c
 
 s = N^(−1/2) with N the atoms of the structure, or a constant. u_ij = 1, or with a radius R an envelope that
 is zero from R on (`envelope`) and 1 for i = j: then states of far pairs are exactly zero, s is a constant,
 and structures may be periodic (`sparse`: states belong to neighbours and their images). The product is that
 of matrices over atoms, one for each channel: T rounds describe terms of up to 2^T + 1 bodies.
+
+c(h) = h while the network is trained. Afterwards hidden units get a ceiling: above the largest value that the
+training frames show they saturate (`ceiling`), so that states and energy are bounded outside the data.
 
 Q and S, total charge and number of unpaired electrons, are inputs where the data has them (`electrons`).
 
@@ -23,7 +27,7 @@ are zero, so they add nothing to any sum. `dense`, `cpu`, `gpu` and `sparse` com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -34,11 +38,17 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network
+from geomatt.model.pair_states.ceiling import ceiling_of, of_readout, of_round, saturated, units
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
 from geomatt.model.pair_states.sparse.rounds import Space
-from geomatt.model.pair_states.sparse.states import sparse_atomic_energies, sparse_attention
+from geomatt.model.pair_states.sparse.states import (
+    sparse_atomic_energies,
+    sparse_attention,
+    sparse_features,
+    sparse_rounds,
+)
 from geomatt.model.pairs import pair_distances, pair_switch
 
 
@@ -48,6 +58,7 @@ class Round:
 
     a: Tensor  # (B, N, N, C)
     b: Tensor  # (B, N, N, C)
+    hidden: Tensor  # H, (B, N, N, 2C)
     states: Tensor  # (B, N, N, C)
 
 
@@ -65,6 +76,7 @@ class PairStates(Network):
         "readout": ("readout",),
     }
     per_element: ClassVar[tuple[str, ...]] = ("g", "h", "e")
+    optional: ClassVar[tuple[str, ...]] = ("ceiling",)
 
     config: PairStatesConfig
 
@@ -73,6 +85,8 @@ class PairStates(Network):
         elements, width, rounds = len(config.elements), config.channels, config.rounds
         self.mu: Tensor
         self.register_buffer("mu", torch.linspace(FARTHEST, NEAREST, config.functions, dtype=torch.float64))
+        self.ceiling: Tensor | None  # (2, U)
+        self.register_buffer("ceiling", None)
         self.g = nn.Parameter(torch.empty(elements, width))
         self.h = nn.Parameter(torch.empty(elements, width))
         self.e = nn.Parameter(torch.empty(elements, width))
@@ -129,9 +143,23 @@ class PairStates(Network):
             return self.forward(batch, switch, self.graph(batch))
         for one in self.run(batch, switch):
             states = one.states
+        return self.readout_layers(self.features(batch, states))[-1].squeeze(-1) * batch.mask
+
+    def features(self, batch: Batch, states: Tensor) -> Tensor:
+        """What the readout of an atom sees of the states, (B, N, 2C)."""
         own, between = self_pairs(batch), ~self_pairs(batch)
-        features = [(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)]  # (B, N, C)
-        return self.readout(torch.cat(features, -1)).squeeze(-1) * batch.mask
+        return torch.cat([(states * own).sum(2), self.scale(batch)[..., 0] * (states * between).sum(2)], -1)
+
+    def readout_layers(self, features: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The hidden units before silu (..., 2C) and (..., C), and the energy (..., 1)."""
+        first = self._below(self.readout[0](features), 0)
+        second = self._below(self.readout[2](functional.silu(first)), 1)
+        return first, second, self.readout[4](functional.silu(second))
+
+    def _below(self, h: Tensor, layer: int) -> Tensor:
+        if self.ceiling is None:
+            return h
+        return saturated(h, *of_readout(self.ceiling, layer, self.config.channels))
 
     def forward(
         self,
@@ -153,6 +181,36 @@ class PairStates(Network):
                 "Set pbc to False for a molecule."
             )
         return joined(Graphs(self.config.radius).of(batch), batch.numbers.shape[-1])
+
+    def make_room(self, names: Collection[str]) -> None:
+        shape = (2, units(self.config.rounds, self.config.channels))
+        self.ceiling = self.b1.new_zeros(shape).detach() if "ceiling" in names else None
+
+    @torch.no_grad()
+    def bounds(self, batches: Iterable[Batch]) -> dict[str, Tensor]:
+        """The ceiling of the hidden units, from their values in these structures."""
+        lowest = highest = None
+        self.make_room(())
+        for batch in batches:
+            every = list(self._hidden(batch))
+            low, high = torch.cat([h.amin(0) for h in every]), torch.cat([h.amax(0) for h in every])
+            lowest = low if lowest is None else torch.minimum(lowest, low)
+            highest = high if highest is None else torch.maximum(highest, high)
+        return {} if lowest is None or highest is None else {"ceiling": ceiling_of(lowest, highest)}
+
+    def _hidden(self, batch: Batch) -> Iterator[Tensor]:
+        """Units before silu: of every round (pairs, 2C), and of the readout (atoms, 2C) and (atoms, C)."""
+        if self.config.radius:
+            graph = self.graph(batch)
+            rounds = list(sparse_rounds(self, batch, graph))
+            yield from (h for _, _, h, _ in rounds)
+            features = sparse_features(self, batch, graph, rounds[-1][-1])
+        else:
+            real = batch.mask[:, :, None] & batch.mask[:, None]
+            for one in self.run(batch):
+                yield one.hidden[real]
+            features = self.features(batch, one.states)[batch.mask]
+        yield from self.readout_layers(features)[:2]
 
     @property
     def radius(self) -> float | None:
@@ -219,9 +277,11 @@ class PairStates(Network):
         for t in range(self.config.rounds):
             a, b = (x @ self.W_AB[t].T).chunk(2, -1)  # (B, N, N, C)
             p = self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b)
-            hidden = functional.silu(torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t])  # (B, N, N, 2C)
-            x = (x + u * (hidden @ self.W2[t].T + self.b2[t])) * weights[t + 1]
-            yield Round(a, b, x)
+            h = torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t]  # (B, N, N, 2C)
+            if self.ceiling is not None:
+                h = saturated(h, *of_round(self.ceiling, t, self.config.channels))
+            x = (x + u * (functional.silu(h) @ self.W2[t].T + self.b2[t])) * weights[t + 1]
+            yield Round(a, b, h, x)
 
     def initial_states(self, batch: Batch) -> Tensor:
         """X before the first round, without the envelope, (B, N, N, C)."""

@@ -45,6 +45,14 @@ template <int L> struct Lanes {
         for (float part : parts) total += part;
         return total;
     }
+    // True if an entry of x is larger than that of y.
+    static bool any_above(V x, V y) {
+        const auto above = x > y;
+        int parts[L], found = 0;
+        std::memcpy(parts, &above, sizeof parts);
+        for (int part : parts) found |= part;
+        return found;
+    }
 };
 
 // With OpenMP the threads are torch's own, which would otherwise keep the cores busy waiting for work.

@@ -38,7 +38,7 @@ class _Program(ctypes.Structure):
         *fields(ctypes.c_int32, "atoms", "structures", "channels", "rounds", "functions", "elements"),
         *fields(ctypes.c_int32, "threads", "keep", "forces"),
         *fields(ctypes.c_float, "sharpness", "decay", "scale", "radius"),
-        *fields(ctypes.c_void_p, "numbers", "known", "positions", "mu", "weights", "by_weights"),
+        *fields(ctypes.c_void_p, "numbers", "known", "positions", "mu", "ceiling", "weights", "by_weights"),
         *fields(ctypes.c_void_p, "packed", "space", "atomic", "found", "by_energy", "by_forces"),
     ]
 
@@ -72,7 +72,7 @@ class CompiledEngine(Engine):
 
     @torch.no_grad()
     def prepare(self, parameters: Parameters, *, keep: bool = False) -> CompiledWeights:
-        names = ("elements", "mu", *NAMES.values())
+        names = {"elements", "mu", "ceiling", *NAMES.values()} & parameters.keys()
         p = {name: parameters[name].detach().contiguous() for name in names}
         pointers = _Weights(*(p[name].data_ptr() for name in NAMES.values()))
         weights = CompiledWeights(p, pointers, None)
@@ -153,6 +153,10 @@ class _Work:
         p.atoms, p.structures, p.keep, p.forces = self.atoms, self.structures, keep, forces
         size = _library().geomatt_space(ctypes.byref(p))
         spaces = self.structures if keep else min(p.threads, self.structures)
+        if "ceiling" in weights.parameters:
+            if keep:
+                raise ValueError("a network is trained without a ceiling")
+            self.arrays["ceiling"] = weights.parameters["ceiling"]
         self._point(space=engine.space(spaces * size), **self.arrays)
         _library().geomatt_evaluate(ctypes.byref(p))
 

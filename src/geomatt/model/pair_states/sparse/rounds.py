@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from geomatt.model.pair_states.ceiling import of_round, saturated, saturation_slope
 from geomatt.model.pair_states.sparse.products import sums
 
 if TYPE_CHECKING:
@@ -72,11 +73,13 @@ class Rounds(torch.autograd.Function):
                 product = p[part].mul_(scale[part])
                 hidden = torch.addmm(network.b1[t], x[part], network.W1[t, :, :width].T, out=h[t, part])
                 hidden.addmm_(product, network.W1[t, :, width:].T)
+                if network.ceiling is not None:
+                    hidden.copy_(saturated(hidden, *of_round(network.ceiling, t, width)))
                 active = functional.silu(hidden).mul_(u[part])
                 x[part].addcmul_(u[part], network.b2[t]).addmm_(active, network.W2[t].T)
         ctx.save_for_backward(u, scale)
         # The weights of this call: later the network may have others.
-        ctx.weights = network.W_AB, network.W1, network.W2, network.b2
+        ctx.weights = network.W_AB, network.W1, network.W2, network.b2, network.ceiling
         ctx.graph, ctx.space, ctx.kept = graph, space, (a, b, h)
         atoms = len(graph.own)
         return x.index_select(0, graph.own), x.new_zeros(atoms, width).index_add_(0, graph.i, x)
@@ -85,7 +88,7 @@ class Rounds(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, n_own: Tensor, n_total: Tensor) -> tuple[Tensor, Tensor, None, None, None, None]:
         (u, scale), (a, b, h) = ctx.saved_tensors, ctx.kept
-        (w_ab, w1, w2, b2), graph, space = ctx.weights, ctx.graph, ctx.space
+        (w_ab, w1, w2, b2, ceiling), graph, space = ctx.weights, ctx.graph, ctx.space
         rounds, states, width = a.shape
         n_x = space.array("n_x", u, states, width)
         torch.index_select(n_total, 0, graph.i, out=n_x)
@@ -99,6 +102,8 @@ class Rounds(torch.autograd.Function):
                 n_u[part] += (n_active * functional.silu(hidden)).sum(1, keepdim=True)
                 n_u[part] += (n @ b2[t])[:, None]
                 n_h = torch.ops.aten.silu_backward(n_active.mul_(u[part]), hidden)
+                if ceiling is not None:
+                    n_h *= saturation_slope(hidden, *of_round(ceiling, t, width))
                 torch.mm(n_h, w1[t, :, width:], out=n_p[part]).mul_(scale[part])
                 n.addmm_(n_h, w1[t, :, :width])
             sums(n_p, b[t], graph.triangles, right_reversed=True, out=n_a)

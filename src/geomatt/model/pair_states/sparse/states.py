@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from geomatt.data.batch import Batch
 from geomatt.model.interface import AttentionRecord, ImagePairs
+from geomatt.model.pair_states.ceiling import of_round, saturated
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import PairGraph
 from geomatt.model.pair_states.sparse.products import product
@@ -42,18 +43,28 @@ def sparse_atomic_energies(
         x, u = initial_states(network, batch, graph)
         own, total = Rounds.apply(x, u, scale.index_select(0, graph.i), network, graph, space)
     else:
-        for _, _, x in sparse_rounds(network, batch, graph, switch):
+        for _, _, _, x in sparse_rounds(network, batch, graph, switch):
             states = x
-        own = states.index_select(0, graph.own)  # (A, C)
-        total = own.new_zeros(own.shape).index_add(0, graph.i, states)
-    energies = network.readout(torch.cat([own, scale * (total - own)], -1)).squeeze(-1)
+        own, total = _own_and_total(graph, states)
+    energies = network.readout_layers(torch.cat([own, scale * (total - own)], -1))[-1].squeeze(-1)
     return energies.new_zeros(batch.numbers.numel()).index_add(0, graph.atom, energies).view_as(batch.numbers)
+
+
+def sparse_features(network: PairStates, batch: Batch, graph: PairGraph, states: Tensor) -> Tensor:
+    """What the readout of an atom sees of the states, (A, 2C)."""
+    own, total = _own_and_total(graph, states)
+    return torch.cat([own, scales(network, batch, graph) * (total - own)], -1)
+
+
+def _own_and_total(graph: PairGraph, states: Tensor) -> tuple[Tensor, Tensor]:
+    own = states.index_select(0, graph.own)  # (A, C)
+    return own, own.new_zeros(own.shape).index_add(0, graph.i, states)
 
 
 def sparse_rounds(
     network: PairStates, batch: Batch, graph: PairGraph, switch: Tensor | None = None
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """A, B and the states after each round, (S, C)."""
+) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """A, B (S, C), H (S, 2C) and the states after each round (S, C)."""
     width, scale = network.config.channels, scales(network, batch, graph).index_select(0, graph.i)
     weights = switches(network, batch, graph, switch)
     x, u = initial_states(network, batch, graph)
@@ -62,10 +73,12 @@ def sparse_rounds(
         a, b = x @ network.W_AB[t, :width].T, x @ network.W_AB[t, width:].T  # (S, C)
         p = scale * product(a, b, graph.triangles)
         h = torch.addmm(network.b1[t], x, network.W1[t, :, :width].T)  # (S, 2C)
-        hidden = functional.silu(torch.addmm(h, p, network.W1[t, :, width:].T))
-        x = torch.addcmul(x, u, torch.addmm(network.b2[t], hidden, network.W2[t].T))
+        h = torch.addmm(h, p, network.W1[t, :, width:].T)
+        if network.ceiling is not None:
+            h = saturated(h, *of_round(network.ceiling, t, width))
+        x = torch.addcmul(x, u, torch.addmm(network.b2[t], functional.silu(h), network.W2[t].T))
         x = x if weights is None else x * weights[t + 1]
-        yield a, b, x
+        yield a, b, h, x
 
 
 def sparse_attention(network: PairStates, batch: Batch, graph: PairGraph) -> list[AttentionRecord[Tensor]]:
@@ -73,7 +86,7 @@ def sparse_attention(network: PairStates, batch: Batch, graph: PairGraph) -> lis
     reverse, atoms = graph.triangles.reverse.long(), batch.numbers.shape[-1]
     place = graph.atom[graph.i] * atoms + graph.atom[graph.j] % atoms  # (b, i, j)
     records = []
-    for t, (a, b, _) in enumerate(sparse_rounds(network, batch, graph), start=1):
+    for t, (a, b, _, _) in enumerate(sparse_rounds(network, batch, graph), start=1):
         path = (a * b[reverse]).sum(-1).abs()  # (S,)
         value = 0.5 * (path + path[reverse])
         matrix = value.new_zeros(batch.numbers.numel() * atoms).index_add(0, place, value)

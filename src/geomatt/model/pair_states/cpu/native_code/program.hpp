@@ -24,15 +24,17 @@ struct Program {
     float radius;                   // of the envelope; 0 for none
     const int64_t *numbers, *known;  // (B, N), zero for padding; atomic numbers of the elements (E)
     const float *positions, *mu;     // (B, N, 3), (L)
+    const float* ceiling;            // t of all U units, then w of them; null without one
     const Weights *weights, *by_weights;
     float *packed, *space;           // `Panels`; work space for one structure, or as many as are kept
     float *atomic, *found;           // energies (B, N) and forces (B, N, 3), zero at first
     const float *by_energy, *by_forces;  // ∂loss/∂E (B) and ∂loss/∂F (B, N, 3)
 
+    long units() const { return (2L * rounds + 3) * channels; }
     int basis() const { return (functions + WIDE - 1) / WIDE * WIDE; }
 };
 
-static_assert(sizeof(Program) == 152 && sizeof(Weights) == 120, "the layouts must agree");
+static_assert(sizeof(Program) == 160 && sizeof(Weights) == 120, "the layouts must agree");
 
 // The weights in panels. "Up" leads from states to what is made of them, "down" from adjoints to adjoints.
 struct Panels {

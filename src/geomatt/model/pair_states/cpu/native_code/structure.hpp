@@ -119,7 +119,7 @@ struct Structure : Space {
         const float *b1 = w.b1 + 2L * c * t, *b2 = w.b2 + long(c) * t;
         transform(tile.pairs, 2 * c, 2 * c, xp, 2 * c, panels.up_h(t), [&](int r, int f, V v) {
             const long at = 2L * c * r + f;
-            if (!DOT) v += Wide::load(b1 + f);
+            if (!DOT) v = saturated(of_round(t) + f, v + Wide::load(b1 + f));
             Wide::store(h + at, v);
             const float *before = value.h[t] + tile.first * 2 * c + at, factor = envelope[tile.first + r];
             V active = factor * (DOT ? v * silu_slope(Wide::load(before)) : silu(v));
@@ -135,6 +135,24 @@ struct Structure : Space {
         });
         factors(tile, to, t + 1);
     }
+
+    // c(h) of unit and the next ones, and c' where c has the value h, see ceiling.py.
+    V saturated(long unit, V h) const {
+        if (!p.ceiling) return h;
+        const V top = Wide::load(p.ceiling + unit);
+        if (!Wide::any_above(h, top)) return h;
+        const V room = Wide::load(p.ceiling + p.units() + unit);
+        return h > top ? top + room * (2.0f * sigmoid(2.0f * (h - top) / room) - 1.0f) : h;
+    }
+    V saturation_slope(long unit, V h) const {
+        if (!p.ceiling) return V{} + 1.0f;
+        const V part = (h - Wide::load(p.ceiling + unit)) / Wide::load(p.ceiling + p.units() + unit);
+        return part > 0.0f ? 1.0f - part * part : V{} + 1.0f;
+    }
+
+    long of_round(int t) const { return 2L * c * t; }  // units before those of a round, and of the readout
+    long of_first() const { return of_round(p.rounds); }
+    long of_second() const { return of_first() + 2 * c; }
 
     // Own pair and scaled sum over the others of X + b₂ and U, before W₂ acts on the latter.
     template <bool DOT> void gather(const Tile& t, const float* x, const float* u) const {
@@ -183,7 +201,7 @@ struct Structure : Space {
         transform(count, c, 2 * c, x.q2 + long(c) * i, c, panels.down_2(), [&](int k, int f, V v) {
             const long at = 2L * c * (i + k) + f;
             Wide::store(x.a1 + at, v);
-            Wide::store(x.q1 + at, one(at, v));
+            Wide::store(x.q1 + at, one(at, f, v));
         });
         transform(count, 2 * c, 2 * c, x.q1 + 2L * c * i, 2 * c, panels.down_1(),
                   [&](int k, int f, V v) { Wide::store(x.r + 2L * c * (i + k) + f, v); });
@@ -195,15 +213,16 @@ struct Structure : Space {
         const States& x = value;
         layers(x, i, count,
             [&](long at, int f, V v) {
-                v += Wide::load(w.c1 + f);
+                v = saturated(of_first() + f, v + Wide::load(w.c1 + f));
                 Wide::store(x.q1 + at, v);
                 Wide::store(x.a1 + at, silu(v));
             },
             [&](long at, int f, V v) {
-                v += Wide::load(w.c2 + f);
+                v = saturated(of_second() + f, v + Wide::load(w.c2 + f));
                 Wide::store(x.q2 + at, v);
                 Wide::store(x.a2 + at, silu(v));
-                Wide::store(n_.q2 + at, -silu_slope(v) * Wide::load(w.v3 + f));
+                const V slope = silu_slope(v) * saturation_slope(of_second() + f, v);
+                Wide::store(n_.q2 + at, -slope * Wide::load(w.v3 + f));
             });
         for (int k = i; k < i + count; ++k) {
             V total = {};
@@ -211,7 +230,10 @@ struct Structure : Space {
             p.atomic[long(b) * p.atoms + atom[k]] = Wide::sum(total) + *w.c3;
         }
         if (!p.forces) return;
-        layers_down(n_, i, count, [&](long at, V v) { return v * silu_slope(Wide::load(x.q1 + at)); });
+        layers_down(n_, i, count, [&](long at, int f, V v) {
+            const V before = Wide::load(x.q1 + at);
+            return v * silu_slope(before) * saturation_slope(of_first() + f, before);
+        });
     }
 
     void readout_hats(int i, int count) const {
@@ -228,7 +250,7 @@ struct Structure : Space {
                 Wide::store(hat.q2 + at,
                             Wide::load(w.v3 + f) * (by_energy * slope - silu_curvature(before) * v));
             });
-        layers_down(hat, i, count, [&](long at, V v) {
+        layers_down(hat, i, count, [&](long at, int, V v) {
             return bent(x.q1 + at, dot.q1 + at, v, Wide::load(n_.a1 + at));
         });
     }
@@ -247,13 +269,14 @@ struct Structure : Space {
         return i == j ? v : s * v;
     }
 
-    // The adjoint of H from that of U, at numbers `at` of a pair in round t.
-    template <bool HAT> V through_silu(int t, long pair, long at, V v, V n) const {
+    // The adjoint of H from that of U, at numbers `at` of a pair in round t; `f` is the first unit.
+    template <bool HAT> V through_silu(int t, long pair, long at, int f, V v, V n) const {
         const float factor = envelope[pair];
         if (HAT && ends()) v = factor * v + envelope_dot[pair] * n, n = factor * n;
         if (HAT) return bent(value.h[t] + at, dot.h[t] + at, v, n);
         if (ends()) n_envelope[pair] += Wide::sum(v * silu(Wide::load(value.h[t] + at)));
-        return factor * v * silu_slope(Wide::load(value.h[t] + at));
+        const V h = Wide::load(value.h[t] + at);
+        return factor * v * silu_slope(h) * saturation_slope(of_round(t) + f, h);
     }
 
     // What b₂ of round t adds to −∂E/∂u of a pair; `after` is the adjoint of X after the round.
@@ -269,7 +292,7 @@ struct Structure : Space {
         each(t, [&](int i, int j, long pair) {
             for (int f = 0; f < 2 * c; f += WIDE) {
                 const V v = of_pair(to.us, 2 * c, i, j, f), n = HAT ? of_pair(n_.us, 2 * c, i, j, f) : V{};
-                const V by_h = through_silu<HAT>(last, pair, pair * 2 * c + f, v, n);
+                const V by_h = through_silu<HAT>(last, pair, pair * 2 * c + f, f, v, n);
                 Wide::store(h + (pair - t.first) * 2 * c + f, by_h);
             }
             if (!HAT) by_bias(last, pair, [&](int f) { return of_pair(to.r, c, i, j, f); });
@@ -318,7 +341,7 @@ struct Structure : Space {
             const long at = 2L * c * r + f;
             if (!HAT && p.keep) Wide::store(kept_u + at, v);
             const V n = HAT ? Wide::load(kept_u + at) : V{};
-            Wide::store(h + at, through_silu<HAT>(t - 1, tile.first + r, tile.first * 2 * c + at, v, n));
+            Wide::store(h + at, through_silu<HAT>(t - 1, tile.first + r, tile.first * 2 * c + at, f, v, n));
         });
         descend(to, t - 1, tile, h, [&](int r, int f) { return Wide::load(x + long(c) * r + f); });
     }

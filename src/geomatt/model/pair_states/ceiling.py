@@ -1,0 +1,58 @@
+"""Ceilings of hidden units: outside the training data they do not rise above what the data show.
+
+Products of states grow with the square of the states, in every round again, and the readout adds up what all
+pairs have gained. A little outside the data a unit may reach many times the values it was trained with, and
+the energy falls by hundreds of eV. So what enters silu, in rounds and readout, is
+
+    c(h) = h                             up to t
+    c(h) = t + w tanh((h − t) / w)       above
+
+where t is above the largest value of the unit in the training frames by a part `MARGIN` of its range there,
+and w the part `ROOM` of that range. c has two continuous derivatives. All hidden units, and with them all
+states and the energy, are then bounded; for the training frames nothing changes.
+
+A ceiling is a tensor (..., 2, U): t and w of all U units, 2C of each round, then 2C and C of the readout.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+MARGIN = 0.1
+ROOM = 0.05
+LEAST = 1e-3  # of w
+Part = tuple[Tensor, Tensor]  # t and w of some units
+
+
+def units(rounds: int, channels: int) -> int:
+    """U."""
+    return (2 * rounds + 3) * channels
+
+
+def ceiling_of(lowest: Tensor, highest: Tensor) -> Tensor:
+    """From the ranges (U,) of all units in the training frames."""
+    extent = highest - lowest
+    return torch.stack([highest + MARGIN * extent, (ROOM * extent).clamp(min=LEAST)])
+
+
+def of_round(ceiling: Tensor, t: int, channels: int) -> Part:
+    top, room = ceiling[..., 2 * channels * t : 2 * channels * (t + 1)].unbind(-2)
+    return top, room
+
+
+def of_readout(ceiling: Tensor, layer: int, channels: int) -> Part:
+    """Of the first or second hidden layer."""
+    own = ceiling[..., -3 * channels : -channels] if layer == 0 else ceiling[..., -channels:]
+    top, room = own.unbind(-2)
+    return top, room
+
+
+def saturated(h: Tensor, top: Tensor, room: Tensor) -> Tensor:
+    """c(h)."""
+    return torch.where(h > top, top + room * torch.tanh((h - top) / room), h)
+
+
+def saturation_slope(h: Tensor, top: Tensor, room: Tensor) -> Tensor:
+    """c' where c has the value h."""
+    return 1.0 - ((h - top) / room).clamp(min=0.0).square()
