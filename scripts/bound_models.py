@@ -2,8 +2,8 @@
 
     python scripts/bound_models.py --data DIR MODEL.safetensors ...
 
-For models of MD17 trained before there were bounds. The structures a model was trained on are found in DIR by the
-hashes that the model file holds; a file without all of them is left as it is.
+For models of MD17 trained before there were bounds. The structures a model was trained on are found in DIR by
+the hashes that its file holds; a file without all of them is left as it is.
 """
 
 from __future__ import annotations

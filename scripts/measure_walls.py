@@ -4,9 +4,9 @@
 
 A case is a model, a temperature in K and a time in ps. Its replicas start from frames that the model has not
 seen, the same for all walls. Walls are a stiffness in eV/Å² and how far outside the data they begin, in Å.
-Every run is kept in OUT, so that finished ones are not repeated after Ctrl-C, and several processes may work
-on different walls. Writes results/walls.json, from all runs in OUT with the same number of replicas and seed,
-and a table in docs/simulation.md. With --table, only the table.
+With --no-bounds the network has no bounds (`geomatt.model.bounds`). Every run is kept in OUT, so that
+finished ones are not repeated after Ctrl-C, and several processes may work on different walls. The runs in
+OUT are added to results/walls.json; the table in docs/simulation.md shows all. With --table, only the table.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULT, PAGE = "results/walls.json", "docs/simulation.md"
 CASES = ("md17/toluene:pair-s,800,10", "md17/salicylic_acid:pair-s,800,10", "md17/toluene:pair,800,10")
 WALLS = ("50,0.1", "200,0.1", "50,0.05", "200,0.05", "50,0", "200,0")
-ORDER = ("model", "temperature_K", "ps", "margin", "stiffness")  # of the table
+ORDER = ("model", "temperature_K", "ps", "bounds", "margin", "stiffness", "replicas", "seed")  # of the table
 PARTS = 50  # of the progress bar
 
 
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--walls", nargs="+", default=WALLS, help="K,MARGIN")
     parser.add_argument("--replicas", type=int, default=5)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--no-bounds", action="store_true", help="networks without bounds")
     parser.add_argument("--table", action="store_true", help="write the table of the result there is")
     given = parser.parse_args()
     target = ROOT / RESULT
@@ -57,10 +58,10 @@ def main() -> None:
             for walls in given.walls:
                 model, *numbers = case.split(",")
                 measure(given, model, *map(float, numbers), *map(float, walls.split(",")))
-        every = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.out.glob("*.json"))]
-        alike = {"replicas": given.replicas, "seed": given.seed}
-        runs = [run for run in every if alike.items() <= run.items()]
-        target.write_text(json.dumps({**alike, "runs": runs}, indent=1) + "\n", encoding="utf-8")
+        new = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.out.glob("*.json"))]
+        before = json.loads(target.read_text(encoding="utf-8"))["runs"] if target.is_file() else []
+        runs = {tuple(run[name] for name in ORDER): run for run in (*before, *new)}
+        target.write_text(json.dumps({"runs": list(runs.values())}, indent=1) + "\n", encoding="utf-8")
     write_block(ROOT / PAGE, "walls", table(json.loads(target.read_text(encoding="utf-8"))))
 
 
@@ -69,10 +70,12 @@ def measure(
 ) -> None:
     """One case with one sort of walls, unless that was done before."""
     label = f"{name.replace('/', '-').replace(':', '-')}-{kelvin:g}K-{ps:g}ps-{stiffness:g}-{margin:g}"
-    path = given.out / f"{label}-seed{given.seed}.json"
+    label += "-no-bounds" if given.no_bounds else ""
+    path = given.out / f"{label}-{given.replicas}-seed{given.seed}.json"
     if path.is_file():
         return
     model = load(name).members[0]
+    model = model.without_bounds() if given.no_bounds else model
     data = read(find_file(given.data, name.partition(":")[0]))
     starts = unseen_frames(model, data, given.replicas, given.seed)
     assert model.domain is not None
@@ -90,6 +93,7 @@ def measure(
         "ps": ps,
         "stiffness": stiffness,
         "margin": margin,
+        "bounds": fingerprint(model) != fingerprint(model.without_bounds()),
         "replicas": given.replicas,
         "seed": given.seed,
         "failed_at_ps": [round(row["survived_ps"], 2) for row in rows if row["failure"]],
@@ -109,8 +113,8 @@ def table(result: dict[str, Any]) -> str:
     """Runs that stayed intact, by model and walls."""
     runs = result["runs"]
     lines = [
-        "| model | K | ps | begin, Å | eV/Å² | intact | failed at, ps | walls active, % | mean K |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| model | K | ps | bounds | begin, Å | eV/Å² | intact | failed at, ps | walls active, % | mean K |",
+        "| --- | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for run in sorted(runs, key=lambda r: [r[name] for name in ORDER]):
         failed = run["failed_at_ps"]
@@ -118,10 +122,11 @@ def table(result: dict[str, Any]) -> str:
             run["model"],
             f"{run['temperature_K']:g}",
             f"{run['ps']:g}",
+            "yes" if run["bounds"] else "no",
             f"{run['margin']:g}",
             f"{run['stiffness']:g}",
             f"{run['replicas'] - len(failed)} of {run['replicas']}",
-            ", ".join(f"{t:g}" for t in failed) or "–",
+            ", ".join(f"{t:g}" for t in sorted(failed)) or "–",
             f"{100 * mean(run['wall_share']):.2f}",
             f"{mean(run['mean_temperature_K']):.0f}",
         ]
@@ -129,9 +134,9 @@ def table(result: dict[str, Any]) -> str:
     commits = ", ".join(sorted({str(run["commit"])[:10] for run in runs}))
     hardware = "; ".join(sorted({run["hardware"] for run in runs}))
     note = (
-        f"Nosé–Hoover, 0.5 fs, {result['replicas']} replicas from frames the model has not seen, the same "
-        f"for all walls; mean K of the time a replica ran. Made by `python scripts/measure_walls.py`, seed "
-        f"{result['seed']}, commit {commits}, on {hardware}."
+        f"Nosé–Hoover, 0.5 fs, replicas from frames the model has not seen, the same for all walls; mean K "
+        f"of the time a replica ran. Made by `python scripts/measure_walls.py`, seed "
+        f"{', '.join(sorted({str(run['seed']) for run in runs}))}, commit {commits}, on {hardware}."
     )
     return "\n".join([*lines, "", note])
 

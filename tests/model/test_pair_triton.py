@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from test_pair_ceiling import with_ceiling
 from test_pair_dense import members, slopes
 from triton_kernels import DEVICE, runs_kernels
 
@@ -78,6 +79,21 @@ def test_energies_forces_and_gradient(engine_class: Any, count: int, changes: di
     sizes = [p.numel() for p in network.parameters()]
     for name, g, r in zip(dense.names, gradient.split(sizes, 1), right.split(sizes, 1), strict=True):
         assert close(g, r, tolerance), name
+
+
+@pytest.mark.usefixtures("undefined_memory")
+@pytest.mark.parametrize(
+    ("count", "changes"), [(1, {"rounds": 2}), (2, {"rounds": 2, "channels": 6, "radius": 3.0})]
+)
+def test_ceilings(engine_class: Any, count: int, changes: dict) -> None:
+    network, state, batch = members(count, **changes)
+    network, state = with_ceiling(network, state, batch)
+    expected = DenseEngine(network).evaluate(DenseEngine(network).prepare(state), batch)
+    triton = engine_class(network)
+    prepared = triton.prepare({n: single(v) for n, v in state.items()}, keep=True)
+    found = triton.evaluate(prepared, batch.apply(single))
+    assert close(found.atomic, expected.atomic, 1e-5)
+    assert close(found.forces, expected.forces, 1e-5)
 
 
 @pytest.mark.parametrize(("rows", "inner", "columns"), [(8, 8, 64), (64, 32, 21), (130, 70, 192)])

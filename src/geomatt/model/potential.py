@@ -18,6 +18,7 @@ from geomatt.data.batch import Batch, collate
 from geomatt.data.structures import Structure, as_structure
 from geomatt.elements import SYMBOLS, formula, symbols
 from geomatt.errors import GeomAttError
+from geomatt.model.bounds import without_bounds
 from geomatt.model.calibration import Calibration
 from geomatt.model.devices import check_device
 from geomatt.model.domain import MOST_WATCHED, WARNING, Domain, Limits
@@ -276,6 +277,12 @@ class Potential(AnyPotential):
         network, record = copy.deepcopy(self.network, memo), copy.deepcopy(self.record, memo)
         bars = self.estimate, self.calibration
         return Potential(network, self.normalisation, record, self.ranges, self.engine, *bars)
+
+    def without_bounds(self) -> Potential:
+        """A copy whose network is not kept, outside its training data, near what the data show."""
+        free = copy.deepcopy(self)
+        free.network.load_tensors(without_bounds(free.network))
+        return free
 
     def _evaluate(self, batch: Batch, forces: bool, attention: bool, keep: bool) -> Output:
         found = self._evaluator(keep)(batch, forces=forces)

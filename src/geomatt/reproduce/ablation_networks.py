@@ -42,6 +42,7 @@ class Changed(PairStates):
 
     kind = "pair-changed"
     engine, engines = Network.engine, Network.engines
+    optional, bounds = Network.optional, Network.bounds
 
     def graph(self, batch: Batch) -> Any:
         raise GeomAttError(f"A {self.kind} network is for molecules: set pbc to False.")
@@ -54,7 +55,7 @@ class Changed(PairStates):
             products = [self.scale(batch) * p for p in self.products(*factors)]
             hidden = self.hidden(torch.cat([x, *products], -1), t)  # (B, N, N, 2C)
             x = (x + u * (hidden @ self.W2[t].T + self.b2[t])) * weights[t + 1]
-            yield Round(factors[0], factors[1], x)
+            yield Round(factors[0], factors[1], hidden, x)
 
     def products(self, *factors: Tensor) -> list[Tensor]:
         """The inputs of the update beside X, without the factor s."""

@@ -6,7 +6,6 @@ The protocol of Fu et al. 2023 ("Forces are not enough", arXiv 2210.07237): 500 
 
 from __future__ import annotations
 
-import copy
 import itertools
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,6 @@ from torch.nn import functional
 from geomatt.data import Dataset, collate
 from geomatt.errors import GeomAttError
 from geomatt.model import Network, Potential, fingerprint
-from geomatt.model.bounds import without_bounds
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
 from geomatt.reproduce.published import NOT_RUN, left_table, title
@@ -41,8 +39,8 @@ PICOSECONDS = {"nvt": 300.0, "nve": 50.0}
 QUICK_PICOSECONDS = {"nvt": 0.05, "nve": 0.05}
 SHIPPED = ("pair", "pair-s", "fast", "paper")  # models, as in md17/aspirin:fast
 KINDS = (*SHIPPED, "schnet")  # the last: those that table 1 has trained
-# Walls where the data end, and bounds of the network (`geomatt.model.bounds`). Models ship with both, those of
-# networks without bounds with walls.
+# Walls where the data end; "bounded": with bounds of the network as well (`geomatt.model.bounds`). Models
+# ship with both, those of networks without bounds with walls.
 WALLS = {"bounded": True, "walls": True, "free": False}
 BOUNDED = "bounded"
 SO_FAR = "-so-far"  # ends the names of pieces of simulations that are not at their end
@@ -142,7 +140,7 @@ class Stability(Experiment):
 
 def variants(models: Mapping[str, Potential]) -> list[tuple[dict[str, Potential], list[str]]]:
     """Models as they ship and without bounds, each with the conditions under which they are simulated."""
-    free = {m: _unbounded(model) for m, model in models.items()}
+    free = {m: model.without_bounds() for m, model in models.items()}
     bounded = any(fingerprint(free[m]) != fingerprint(model) for m, model in models.items())
     others = [walls for walls in WALLS if walls != BOUNDED]
     return [(dict(models), [BOUNDED]), (free, others)] if bounded else [(free, others)]
@@ -151,12 +149,6 @@ def variants(models: Mapping[str, Potential]) -> list[tuple[dict[str, Potential]
 def used_name(kind: str, condition: str) -> str:
     """Of the models of a kind, in the result."""
     return f"{kind}-{BOUNDED}" if condition == BOUNDED else kind
-
-
-def _unbounded(model: Potential) -> Potential:
-    model = copy.deepcopy(model)
-    model.network.load_tensors(without_bounds(model.network))
-    return model
 
 
 def piece_inputs(
@@ -354,8 +346,8 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
         headings,
         lines,
         f"{with_bounds}{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed "
-        f"once a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, the "
-        "largest of the seeds, and how many of those runs failed. "
+        f"once a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, "
+        "the largest of the seeds, and how many of those runs failed. "
         "h(r) error: of the distribution of distances against the data's, runs that completed or not.",
     )
 

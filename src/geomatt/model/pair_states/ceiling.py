@@ -22,7 +22,6 @@ from torch import Tensor
 MARGIN = 0.1
 ROOM = 0.05
 LEAST = 1e-3  # of w
-Part = tuple[Tensor, Tensor]  # t and w of some units
 
 
 def units(rounds: int, channels: int) -> int:
@@ -36,23 +35,23 @@ def ceiling_of(lowest: Tensor, highest: Tensor) -> Tensor:
     return torch.stack([highest + MARGIN * extent, (ROOM * extent).clamp(min=LEAST)])
 
 
-def of_round(ceiling: Tensor, t: int, channels: int) -> Part:
-    top, room = ceiling[..., 2 * channels * t : 2 * channels * (t + 1)].unbind(-2)
-    return top, room
+def of_round(ceiling: Tensor, t: int, channels: int) -> Tensor:
+    """The part (..., 2, 2C) of the units of round t."""
+    return ceiling[..., 2 * channels * t : 2 * channels * (t + 1)]
 
 
-def of_readout(ceiling: Tensor, layer: int, channels: int) -> Part:
-    """Of the first or second hidden layer."""
-    own = ceiling[..., -3 * channels : -channels] if layer == 0 else ceiling[..., -channels:]
-    top, room = own.unbind(-2)
-    return top, room
+def of_readout(ceiling: Tensor, layer: int, channels: int) -> Tensor:
+    """The part of the first (..., 2, 2C) or second (..., 2, C) hidden layer of the readout."""
+    return ceiling[..., -3 * channels : -channels] if layer == 0 else ceiling[..., -channels:]
 
 
-def saturated(h: Tensor, top: Tensor, room: Tensor) -> Tensor:
-    """c(h)."""
+def saturated(h: Tensor, part: Tensor, axis: int = -2) -> Tensor:
+    """c(h); without its `axis` of two a part has the shape of h or broadcasts to it."""
+    top, room = part.unbind(axis)
     return torch.where(h > top, top + room * torch.tanh((h - top) / room), h)
 
 
-def saturation_slope(h: Tensor, top: Tensor, room: Tensor) -> Tensor:
+def saturation_slope(h: Tensor, part: Tensor, axis: int = -2) -> Tensor:
     """c' where c has the value h."""
+    top, room = part.unbind(axis)
     return 1.0 - ((h - top) / room).clamp(min=0.0).square()

@@ -48,8 +48,8 @@ class PairStatesEngine(ChoosingEngine):
         return batch.cell is not None or self.config.electrons or bool(self.config.radius and large)
 
     def choose(self, weights: PreparedWeights, batch: Batch, gradient: bool) -> Engine:
-        if self._neighbours(batch):
-            return self.sparse
+        if self._neighbours(batch) or (gradient and "ceiling" in weights.parameters):
+            return self.sparse  # other engines train without a ceiling
         if self.compiled.serves(weights.parameters, batch):
             return self.compiled
         return self.fused if batch.numbers.is_cuda else self.dense

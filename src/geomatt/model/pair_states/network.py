@@ -159,7 +159,7 @@ class PairStates(Network):
     def _below(self, h: Tensor, layer: int) -> Tensor:
         if self.ceiling is None:
             return h
-        return saturated(h, *of_readout(self.ceiling, layer, self.config.channels))
+        return saturated(h, of_readout(self.ceiling, layer, self.config.channels))
 
     def forward(
         self,
@@ -279,7 +279,7 @@ class PairStates(Network):
             p = self.scale(batch) * torch.einsum("bimc,bmjc->bijc", a, b)
             h = torch.cat([x, p], -1) @ self.W1[t].T + self.b1[t]  # (B, N, N, 2C)
             if self.ceiling is not None:
-                h = saturated(h, *of_round(self.ceiling, t, self.config.channels))
+                h = saturated(h, of_round(self.ceiling, t, self.config.channels))
             x = (x + u * (functional.silu(h) @ self.W2[t].T + self.b2[t])) * weights[t + 1]
             yield Round(a, b, h, x)
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from geomatt.model.pair_states.ceiling import saturation_slope
 from geomatt.model.pair_states.dense.kernels import TorchKernels, silu_hat, silu_slope
 from geomatt.model.pair_states.envelope import envelope, envelope_slope
 
@@ -39,9 +40,10 @@ class EnvelopedKernels(TorchKernels):
         return super()._by_distance(n_x) + (self.n_envelope * self.envelope_slope)[:, 0]
 
     def activate(
-        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None
-    ) -> None:
-        super().activate(h, b1, u, x, b2, None)
+        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
+        super().activate(h, b1, u, x, b2, None, ceiling)
         u.mul_(self.envelope)
         if x_next is not None:
             torch.addcmul(x, b2[..., None], self.envelope, out=x_next)
@@ -55,12 +57,15 @@ class EnvelopedKernels(TorchKernels):
             torch.addcmul(x_dot, b2[..., None], self.envelope_dot, out=x_dot_next)
 
     def activate_adjoint(
-        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
-    ) -> None:
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
         n_u, n_next = self._of_pairs(n_u), self._of_pairs(n_next)
         self.n_envelope += (n_u * functional.silu(h)).sum(1, keepdim=True)
         self.n_envelope += torch.bmm(b2[:, None], n_next)
         silu_slope(n_u * self.envelope, h, n_h)
+        if ceiling is not None:
+            n_h *= saturation_slope(h, ceiling[..., None], 1)
         if n_x.data_ptr() != n_next.data_ptr():
             n_x.copy_(n_next)
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from geomatt.model.interface import Parameters
+from geomatt.model.pair_states.ceiling import saturated, saturation_slope
 from geomatt.model.pair_states.config import DECAY, PairStatesConfig
 
 EXPONENT_LIMIT = 40.0  # as in `PairStates.basis`
@@ -157,14 +158,18 @@ class TorchKernels:
         self._matrices(p).mul_(self.scale[..., None])
         return p
 
-    # ---- U = silu(H + b₁), and what a round adds to: X + b₂ ------------------------------------------
-    # In the last round adjoints come from the readout and are given for atoms.
+    # ---- U = silu(c(H + b₁)), and what a round adds to: X + b₂ ----------------------------------------
+    # In the last round adjoints come from the readout and are given for atoms. `ceiling` (M, 2, rows) is that
+    # of these units (`pair_states.ceiling`); None for c(h) = h, as in training.
 
     def activate(
-        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None
-    ) -> None:
-        """H becomes H + b₁. The last round has no next."""
+        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
+        """H becomes c(H + b₁). The last round has no next."""
         h.addcmul_(b1[..., None], self.mask)
+        if ceiling is not None:
+            h.copy_(saturated(h, ceiling[..., None], 1)).mul_(self.mask)
         torch.ops.aten.silu.out(h, out=u)
         if x_next is not None:
             torch.addcmul(x, b2[..., None], self.mask, out=x_next)
@@ -177,9 +182,12 @@ class TorchKernels:
             x_dot_next.copy_(x_dot)
 
     def activate_adjoint(
-        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
-    ) -> None:
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
         silu_slope(self._of_pairs(n_u), h, n_h)
+        if ceiling is not None:
+            n_h *= saturation_slope(h, ceiling[..., None], 1)
         if n_x.data_ptr() != n_next.data_ptr():
             n_x.copy_(self._of_pairs(n_next))
 
@@ -243,25 +251,31 @@ class TorchKernels:
 
     # ---- readout of atoms, (M, B·N, features) ----------------------------------------------------------
 
-    def hidden(self, q: Tensor, c: Tensor, a: Tensor) -> None:
-        """A = silu(Q + c); Q becomes Q + c."""
+    def hidden(self, q: Tensor, c: Tensor, a: Tensor, ceiling: Tensor | None) -> None:
+        """A = silu(Q + c); Q becomes Q + c, or what the ceiling makes of it."""
         q += c[:, None]
+        if ceiling is not None:
+            q.copy_(saturated(q, ceiling[:, :, None], 1))
         torch.ops.aten.silu.out(q, out=a)
 
     def hidden_dot(self, q: Tensor, q_dot: Tensor, a_dot: Tensor) -> None:
         silu_slope(q_dot, q, a_dot)
 
-    def hidden_adjoint(self, n_a: Tensor, q: Tensor, n_q: Tensor) -> None:
+    def hidden_adjoint(self, n_a: Tensor, q: Tensor, n_q: Tensor, ceiling: Tensor | None) -> None:
         silu_slope(n_a, q, n_q)
+        if ceiling is not None:
+            n_q *= saturation_slope(q, ceiling[:, :, None], 1)
 
     def hidden_hat(self, a_hat: Tensor, n_a: Tensor, q: Tensor, q_dot: Tensor, q_hat: Tensor) -> None:
         silu_hat(a_hat, n_a, q, q_dot, q_hat)
 
-    def output(self, q: Tensor, c: Tensor, v: Tensor, bias: Tensor, a: Tensor, n_q: Tensor) -> Tensor:
-        """Atomic energies (M, B, N) = v A + bias with A = silu(Q + c), and n_Q; Q becomes Q + c."""
-        self.hidden(q, c, a)
+    def output(
+        self, q: Tensor, c: Tensor, v: Tensor, bias: Tensor, a: Tensor, n_q: Tensor, ceiling: Tensor | None
+    ) -> Tensor:
+        """Atomic energies (M, B, N) = v A + bias with A and Q of `hidden`, and n_Q."""
+        self.hidden(q, c, a, ceiling)
         real = self.real.flatten(1)[..., None]
-        silu_slope(-v * real, q, n_q)
+        self.hidden_adjoint(-v * real, q, n_q, ceiling)
         return (torch.baddbmm(bias[:, None], a, v.mT) * real).view(self.size)
 
     def output_hat(

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor
 
 from geomatt.model.interface import Parameters
+from geomatt.model.pair_states.ceiling import of_round
 from geomatt.model.pair_states.config import PairStatesConfig
 from geomatt.model.pair_states.dense.kernels import TorchKernels
 from geomatt.model.pair_states.dense.readout import Readout
@@ -102,7 +103,7 @@ class Program:
             k.product(ab, product)
             k.weigh("W1", t, xp, h)
             x_next = self._next_x(t, 0)
-            k.activate(h, p["b1"][:, t], u, x, p["b2"][:, t], x_next)
+            k.activate(h, p["b1"][:, t], u, x, p["b2"][:, t], x_next, self._ceiling(t))
             if x_next is not None:
                 k.weigh("W2", t, u, x_next, add=True)
         return self.readout.energies(x, u)
@@ -118,7 +119,7 @@ class Program:
             if t < self.rounds - 1:
                 k.weigh("X to U", t, n_next, n_u_here)
                 n_u = n_u_here
-            k.activate_adjoint(n_u, h, n_next, p["b2"][:, t], n_h, n_x)
+            k.activate_adjoint(n_u, h, n_next, p["b2"][:, t], n_h, n_x, self._ceiling(t))
             k.weigh("H to P", t, n_h, n_p)
             k.product_adjoint(n_p, ab, n_ab)
             k.weigh("H, A, B to X", t, n_h_ab, n_x, add=True)
@@ -177,6 +178,10 @@ class Program:
         found["W2"], found["b2"] = w2, b2
         x_hat, n_x = tape.adjoint_x[0].unbind(2)
         return found | self.kernels.initial_gradient(x_hat, n_x)
+
+    def _ceiling(self, t: int) -> Tensor | None:
+        """The part (M, 2, 2C) of the ceiling for the units of round t, of a network that has one."""
+        return of_round(self.p["ceiling"], t, self.width) if "ceiling" in self.p else None
 
     def _next_x(self, t: int, slot: int) -> Tensor | None:
         """X or Ẋ after round t; None after the last, where it is never formed."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from geomatt.model.interface import Parameters
+from geomatt.model.pair_states.ceiling import of_readout
 from geomatt.model.pair_states.dense.kernels import TorchKernels
 
 
@@ -27,6 +28,8 @@ class Readout:
         self.c1, self.c2, self.c3 = (p[f"readout.{layer}.bias"] for layer in (0, 2, 4))
         self.b2 = p["b2"][:, -1]  # of the last round
         members, batch, atoms = kernels.size
+        width, ceiling = p["V2"].shape[1], p.get("ceiling")
+        self.ceilings = [None if ceiling is None else of_readout(ceiling, layer, width) for layer in (0, 1)]
 
         def new(features: int) -> Tensor:
             return like.new_empty(members, 1 + gradient, batch * atoms, features)
@@ -42,14 +45,17 @@ class Readout:
         k = self.kernels
         self._gather(x, u, 0)
         k.weigh_atoms("V1", self.r[:, 0], self.q1[:, 0])
-        k.hidden(self.q1[:, 0], self.c1, self.a1[:, 0])
+        k.hidden(self.q1[:, 0], self.c1, self.a1[:, 0], self.ceilings[0])
         k.weigh_atoms("V2", self.a1[:, 0], self.q2[:, 0])
-        return k.output(self.q2[:, 0], self.c2, self.v3, self.c3, self.a2[:, 0], self.adjoint_q2[:, -1])
+        return k.output(
+            self.q2[:, 0], self.c2, self.v3, self.c3, self.a2[:, 0], self.adjoint_q2[:, -1], self.ceilings[1]
+        )
 
     def adjoints(self) -> tuple[Tensor, Tensor]:
         """n of X after the last round and of its U, as values of atoms (M, B·N, 2, rows)."""
         self.kernels.weigh_atoms("Q2 to A1", self.adjoint_q2[:, -1], self.adjoint_a1[:, -1])
-        self.kernels.hidden_adjoint(self.adjoint_a1[:, -1], self.q1[:, 0], self.adjoint_q1[:, -1])
+        n_a, n_q = self.adjoint_a1[:, -1], self.adjoint_q1[:, -1]
+        self.kernels.hidden_adjoint(n_a, self.q1[:, 0], n_q, self.ceilings[0])
         return self._back(-1)
 
     def tangents(self, x_dot: Tensor, u_dot: Tensor) -> None:

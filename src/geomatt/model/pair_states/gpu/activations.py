@@ -31,6 +31,23 @@ def silu_curvature(x):
 
 
 @triton.jit
+def saturated(h, ceiling, units, inside):
+    """c(h) of units whose t are at `ceiling` and their w `units` further; see `pair_states.ceiling`."""
+    top = tl.load(ceiling, mask=inside, other=0.0)
+    room = tl.load(ceiling + units, mask=inside, other=1.0)
+    above = tl.maximum(h - top, 0.0) / room
+    return tl.where(h > top, top + room * (2.0 * tl.sigmoid(2.0 * above) - 1.0), h)
+
+
+@triton.jit
+def saturation_slope(h, ceiling, units, inside):
+    """c' where c has the value h."""
+    top = tl.load(ceiling, mask=inside, other=0.0)
+    part = tl.maximum(h - top, 0.0) / tl.load(ceiling + units, mask=inside, other=1.0)
+    return 1.0 - part * part
+
+
+@triton.jit
 def of_pairs(
     source, stride, scale, mask, m, row, p, inside, batch, atoms, columns, apart,
     ROWS: tl.constexpr, ATOMS: tl.constexpr,
@@ -52,10 +69,13 @@ def of_pairs(
 
 @triton.jit
 def activate_kernel(
-    h, h_m, b1, b1_m, u, u_m, x, x_m, b2, b2_m, after, after_m, mask, columns, apart,
-    C: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
+    h, h_m, b1, b1_m, u, u_m, x, x_m, b2, b2_m, after, after_m, ceiling, ceiling_m, mask, columns, apart,
+    C: tl.constexpr, NEXT: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """H ← H + b₁, U = silu(H); if NEXT, after = X + b₂. A program does a row of H, and of X if it has it."""
+    """H ← c(H + b₁), U = silu(H); if NEXT, after = X + b₂. A program does a row of H, and of X if it has it.
+
+    UNITS: of the ceiling; 0 for none.
+    """
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
@@ -63,6 +83,8 @@ def activate_kernel(
     real = tl.load(mask + m * columns + p, mask=inside, other=0.0)
     at = h + m * h_m + row * apart + p
     value = tl.load(at, mask=inside, other=0.0) + tl.load(b1 + m * b1_m + row) * real
+    if UNITS:
+        value = saturated(value, ceiling + m * ceiling_m + row, UNITS, row < 2 * C) * real
     tl.store(at, value, mask=inside)
     tl.store(u + m * u_m + row * apart + p, silu(value), mask=inside)
     if NEXT:
@@ -94,17 +116,20 @@ def activate_dot_kernel(
 
 @triton.jit
 def activate_adjoint_kernel(
-    n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, scale, mask,
+    n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, ceiling, ceiling_m, scale, mask,
     batch, atoms, columns, apart,
-    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """n_H = silu'(H) n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
+    """n_H = silu'(H) c' n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
     inside = p < columns
     at = row * apart + p
-    slope = silu_slope(tl.load(h + m * h_m + at, mask=inside, other=0.0))
+    value = tl.load(h + m * h_m + at, mask=inside, other=0.0)
+    slope = silu_slope(value)
+    if UNITS:
+        slope *= saturation_slope(value, ceiling + m * ceiling_m + row, UNITS, row < 2 * C)
     n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
     tl.store(n_h + m * n_h_m + at, slope * n, mask=inside)
     if CARRY:

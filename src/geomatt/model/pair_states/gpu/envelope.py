@@ -48,12 +48,14 @@ class EnvelopedTritonKernels(TritonKernels):
         return super()._by_distance(n_x).addcmul_(self.n_envelope, self.envelope_slope)
 
     def activate(
-        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None
-    ) -> None:
+        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
+        part, units = self._bounded(ceiling, b1)
         enveloped.activate_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(b1), *_pointers(u), *_pointers(x), *_pointers(b2),
-            *_pointers(x if x_next is None else x_next), self.mask, self.envelope, self.columns, self.apart,
-            C=self.channels, NEXT=x_next is not None, **self._block(),
+            *_pointers(x if x_next is None else x_next), *part, self.mask, self.envelope, self.columns,
+            self.apart, C=self.channels, NEXT=x_next is not None, **units, **self._block(),
         )  # fmt: skip
 
     def activate_dot(
@@ -66,8 +68,10 @@ class EnvelopedTritonKernels(TritonKernels):
         )  # fmt: skip
 
     def activate_adjoint(
-        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
-    ) -> None:
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
+        part, units = self._bounded(ceiling, b2)
         of_atoms = n_u.dim() == 4
         # Before n_X is written: it may be in the place of the one it follows from.
         enveloped.by_envelope_kernel[(_blocks(self.columns, REDUCED_PAIRS), self.members)](
@@ -75,9 +79,9 @@ class EnvelopedTritonKernels(TritonKernels):
             self.mask, **self._sizes(), ATOMS=of_atoms, ROWS=ROWS, BP=REDUCED_PAIRS,
         )  # fmt: skip
         enveloped.activate_adjoint_kernel[self._rows_grid()](
-            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), self.scale,
-            self.mask, self.envelope, **self._sizes(), ATOMS=of_atoms,
-            CARRY=n_x.data_ptr() != n_next.data_ptr(), **self._block(),
+            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), *part,
+            self.scale, self.mask, self.envelope, **self._sizes(), ATOMS=of_atoms,
+            CARRY=n_x.data_ptr() != n_next.data_ptr(), **units, **self._block(),
         )  # fmt: skip
 
     def activate_hat(

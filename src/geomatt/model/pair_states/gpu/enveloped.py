@@ -7,7 +7,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from geomatt.model.pair_states.gpu.activations import of_pairs, silu, silu_curvature, silu_slope
+from geomatt.model.pair_states.gpu.activations import (
+    of_pairs,
+    saturated,
+    saturation_slope,
+    silu,
+    silu_curvature,
+    silu_slope,
+)
 from geomatt.model.pair_states.gpu.initial import envelope, geometry, rate
 
 
@@ -33,10 +40,10 @@ def envelope_kernel(
 
 @triton.jit
 def activate_kernel(
-    h, h_m, b1, b1_m, to, to_m, x, x_m, b2, b2_m, after, after_m, mask, u, columns, apart,
-    C: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
+    h, h_m, b1, b1_m, to, to_m, x, x_m, b2, b2_m, after, after_m, ceiling, ceiling_m, mask, u, columns, apart,
+    C: tl.constexpr, NEXT: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """H ← H + b₁, U = u silu(H); if NEXT, after = X + u b₂."""
+    """H ← c(H + b₁), U = u silu(H); if NEXT, after = X + u b₂."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
@@ -45,6 +52,8 @@ def activate_kernel(
     factor = tl.load(u + m * columns + p, mask=inside, other=0.0)
     at = h + m * h_m + row * apart + p
     value = tl.load(at, mask=inside, other=0.0) + tl.load(b1 + m * b1_m + row) * real
+    if UNITS:
+        value = saturated(value, ceiling + m * ceiling_m + row, UNITS, row < 2 * C) * real
     tl.store(at, value, mask=inside)
     tl.store(to + m * to_m + row * apart + p, factor * silu(value), mask=inside)
     if NEXT:
@@ -79,17 +88,20 @@ def activate_dot_kernel(
 
 @triton.jit
 def activate_adjoint_kernel(
-    n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, scale, mask, u,
+    n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, ceiling, ceiling_m, scale, mask, u,
     batch, atoms, columns, apart,
-    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """n_H = u silu'(H) n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
+    """n_H = u silu'(H) c' n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
     inside = p < columns
     at = row * apart + p
-    slope = silu_slope(tl.load(h + m * h_m + at, mask=inside, other=0.0))
+    value = tl.load(h + m * h_m + at, mask=inside, other=0.0)
+    slope = silu_slope(value)
+    if UNITS:
+        slope *= saturation_slope(value, ceiling + m * ceiling_m + row, UNITS, row < 2 * C)
     slope *= tl.load(u + m * columns + p, mask=inside, other=0.0)
     n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
     tl.store(n_h + m * n_h_m + at, slope * n, mask=inside)

@@ -183,12 +183,14 @@ class TritonKernels(TorchKernels):
     # ---- silu -------------------------------------------------------------------------------------------
 
     def activate(
-        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None
-    ) -> None:
+        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
+        part, units = self._bounded(ceiling, b1)
         activations.activate_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(b1), *_pointers(u), *_pointers(x), *_pointers(b2),
-            *_pointers(x if x_next is None else x_next), self.mask, self.columns, self.apart, C=self.channels,
-            NEXT=x_next is not None, **self._block(),
+            *_pointers(x if x_next is None else x_next), *part, self.mask, self.columns, self.apart,
+            C=self.channels, NEXT=x_next is not None, **units, **self._block(),
         )  # fmt: skip
 
     def activate_dot(
@@ -201,12 +203,14 @@ class TritonKernels(TorchKernels):
         )  # fmt: skip
 
     def activate_adjoint(
-        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor
-    ) -> None:
+        self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor,
+        ceiling: Tensor | None,
+    ) -> None:  # fmt: skip
+        part, units = self._bounded(ceiling, b2)
         activations.activate_adjoint_kernel[self._rows_grid()](
-            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), self.scale,
-            self.mask, **self._sizes(), ATOMS=n_u.dim() == 4, CARRY=n_x.data_ptr() != n_next.data_ptr(),
-            **self._block(),
+            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), *part,
+            self.scale, self.mask, **self._sizes(), ATOMS=n_u.dim() == 4,
+            CARRY=n_x.data_ptr() != n_next.data_ptr(), **units, **self._block(),
         )  # fmt: skip
 
     def activate_hat(
@@ -218,6 +222,12 @@ class TritonKernels(TorchKernels):
             *_pointers(h_hat), *_pointers(x_hat), self.scale, self.mask, **self._sizes(),
             ATOMS=n_u.dim() == 4, **self._block(),
         )  # fmt: skip
+
+    def _bounded(self, ceiling: Tensor | None, other: Tensor) -> tuple[tuple[Tensor, int], dict[str, int]]:
+        """Pointer to the part of a ceiling for some units, and the number of all; another tensor for none."""
+        if ceiling is None:
+            return _pointers(other), {"UNITS": 0}
+        return _pointers(ceiling), {"UNITS": ceiling.stride(1)}
 
     def _rows_grid(self) -> tuple[int, int, int]:
         return _blocks(self.columns, SILU_PAIRS), 2 * self.channels, self.members
@@ -255,17 +265,19 @@ class TritonKernels(TorchKernels):
             BIAS=b2 is not None, ROWS=GATHER_ROWS, num_warps=2,
         )  # fmt: skip
 
-    def hidden(self, q: Tensor, c: Tensor, a: Tensor) -> None:
-        readout.hidden_kernel[self._atoms_grid()](*_pointers(q), *_pointers(c), *_pointers(a), **_features(q))
-
-    def hidden_dot(self, q: Tensor, q_dot: Tensor, a_dot: Tensor) -> None:
-        readout.slope_kernel[self._atoms_grid()](
-            *_pointers(q_dot), *_pointers(q), *_pointers(a_dot), **_features(q)
+    def hidden(self, q: Tensor, c: Tensor, a: Tensor, ceiling: Tensor | None) -> None:
+        part, units = self._bounded(ceiling, c)
+        readout.hidden_kernel[self._atoms_grid()](
+            *_pointers(q), *_pointers(c), *_pointers(a), *part, **units, **_features(q)
         )
 
-    def hidden_adjoint(self, n_a: Tensor, q: Tensor, n_q: Tensor) -> None:
+    def hidden_dot(self, q: Tensor, q_dot: Tensor, a_dot: Tensor) -> None:
+        self.hidden_adjoint(q_dot, q, a_dot, None)
+
+    def hidden_adjoint(self, n_a: Tensor, q: Tensor, n_q: Tensor, ceiling: Tensor | None) -> None:
+        part, units = self._bounded(ceiling, q)
         readout.slope_kernel[self._atoms_grid()](
-            *_pointers(n_a), *_pointers(q), *_pointers(n_q), **_features(q)
+            *_pointers(n_a), *_pointers(q), *_pointers(n_q), *part, **units, **_features(q)
         )
 
     def hidden_hat(self, a_hat: Tensor, n_a: Tensor, q: Tensor, q_dot: Tensor, q_hat: Tensor) -> None:
@@ -274,11 +286,14 @@ class TritonKernels(TorchKernels):
             **_features(q),
         )  # fmt: skip
 
-    def output(self, q: Tensor, c: Tensor, v: Tensor, bias: Tensor, a: Tensor, n_q: Tensor) -> Tensor:
+    def output(
+        self, q: Tensor, c: Tensor, v: Tensor, bias: Tensor, a: Tensor, n_q: Tensor, ceiling: Tensor | None
+    ) -> Tensor:
         energies = self._new(*self.size)
+        part, units = self._bounded(ceiling, c)
         readout.output_kernel[self._atoms_grid()](
             *_pointers(q), *_pointers(c), *_pointers(v), *_pointers(bias), *_pointers(a), *_pointers(n_q),
-            self.species, energies, **_features(q),
+            *part, self.species, energies, **units, **_features(q),
         )  # fmt: skip
         return energies
 

@@ -10,27 +10,43 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from geomatt.model.pair_states.gpu.activations import silu, silu_curvature, silu_slope
+from geomatt.model.pair_states.gpu.activations import (
+    saturated,
+    saturation_slope,
+    silu,
+    silu_curvature,
+    silu_slope,
+)
 
 
 @triton.jit
-def hidden_kernel(q, q_m, c, c_m, a, a_m, F: tl.constexpr, FB: tl.constexpr):
-    """Q ← Q + c, A = silu(Q)."""
+def hidden_kernel(
+    q, q_m, c, c_m, a, a_m, ceiling, ceiling_m, F: tl.constexpr, FB: tl.constexpr, UNITS: tl.constexpr
+):
+    """Q ← Q + c, or what the ceiling of UNITS makes of it, A = silu(Q)."""
     m = tl.program_id(1).to(tl.int64)
     f = tl.arange(0, FB)
     at = tl.program_id(0) * F + f
     value = tl.load(q + m * q_m + at, mask=f < F, other=0.0) + tl.load(c + m * c_m + f, mask=f < F, other=0.0)
+    if UNITS:
+        value = saturated(value, ceiling + m * ceiling_m + f, UNITS, f < F)
     tl.store(q + m * q_m + at, value, mask=f < F)
     tl.store(a + m * a_m + at, silu(value), mask=f < F)
 
 
 @triton.jit
-def slope_kernel(by_output, by_m, q, q_m, result, result_m, F: tl.constexpr, FB: tl.constexpr):
-    """by_output · silu'(Q): Ȧ from Q̇, or n_Q from n_A."""
+def slope_kernel(
+    by_output, by_m, q, q_m, result, result_m, ceiling, ceiling_m,
+    F: tl.constexpr, FB: tl.constexpr, UNITS: tl.constexpr,
+):  # fmt: skip
+    """by_output · silu'(Q), times the slope of the ceiling: Ȧ from Q̇, or n_Q from n_A."""
     m = tl.program_id(1).to(tl.int64)
     f = tl.arange(0, FB)
     at = tl.program_id(0) * F + f
-    slope = silu_slope(tl.load(q + m * q_m + at, mask=f < F, other=0.0))
+    before = tl.load(q + m * q_m + at, mask=f < F, other=0.0)
+    slope = silu_slope(before)
+    if UNITS:
+        slope *= saturation_slope(before, ceiling + m * ceiling_m + f, UNITS, f < F)
     value = tl.load(by_output + m * by_m + at, mask=f < F, other=0.0)
     tl.store(result + m * result_m + at, slope * value, mask=f < F)
 
@@ -52,22 +68,27 @@ def hidden_hat_kernel(
 
 @triton.jit
 def output_kernel(
-    q, q_m, c, c_m, v, v_m, bias, bias_m, a, a_m, n_q, n_q_m, species, energies,
-    F: tl.constexpr, FB: tl.constexpr,
+    q, q_m, c, c_m, v, v_m, bias, bias_m, a, a_m, n_q, n_q_m, ceiling, ceiling_m, species, energies,
+    F: tl.constexpr, FB: tl.constexpr, UNITS: tl.constexpr,
 ):  # fmt: skip
-    """Q ← Q + c, A = silu(Q), the atom's energy v A + bias, and n_Q."""
+    """Q and A as in `hidden_kernel`, the atom's energy v A + bias, and n_Q."""
     atom = tl.program_id(0)
     m = tl.program_id(1).to(tl.int64)
     f = tl.arange(0, FB)
     at = atom * F + f
     value = tl.load(q + m * q_m + at, mask=f < F, other=0.0) + tl.load(c + m * c_m + f, mask=f < F, other=0.0)
+    if UNITS:
+        value = saturated(value, ceiling + m * ceiling_m + f, UNITS, f < F)
+    slope = silu_slope(value)
+    if UNITS:
+        slope *= saturation_slope(value, ceiling + m * ceiling_m + f, UNITS, f < F)
     active = silu(value)
     weight = tl.load(v + m * v_m + f, mask=f < F, other=0.0)
     place = m * tl.num_programs(0) + atom
     real = tl.where(tl.load(species + place) >= 0, 1.0, 0.0)
     tl.store(q + m * q_m + at, value, mask=f < F)
     tl.store(a + m * a_m + at, active, mask=f < F)
-    tl.store(n_q + m * n_q_m + at, -real * weight * silu_slope(value), mask=f < F)
+    tl.store(n_q + m * n_q_m + at, -real * weight * slope, mask=f < F)
     tl.store(energies + place, real * (tl.sum(weight * active, 0) + tl.load(bias + m * bias_m)))
 
 

@@ -74,7 +74,7 @@ class Rounds(torch.autograd.Function):
                 hidden = torch.addmm(network.b1[t], x[part], network.W1[t, :, :width].T, out=h[t, part])
                 hidden.addmm_(product, network.W1[t, :, width:].T)
                 if network.ceiling is not None:
-                    hidden.copy_(saturated(hidden, *of_round(network.ceiling, t, width)))
+                    hidden.copy_(saturated(hidden, of_round(network.ceiling, t, width)))
                 active = functional.silu(hidden).mul_(u[part])
                 x[part].addcmul_(u[part], network.b2[t]).addmm_(active, network.W2[t].T)
         ctx.save_for_backward(u, scale)
@@ -103,7 +103,7 @@ class Rounds(torch.autograd.Function):
                 n_u[part] += (n @ b2[t])[:, None]
                 n_h = torch.ops.aten.silu_backward(n_active.mul_(u[part]), hidden)
                 if ceiling is not None:
-                    n_h *= saturation_slope(hidden, *of_round(ceiling, t, width))
+                    n_h *= saturation_slope(hidden, of_round(ceiling, t, width))
                 torch.mm(n_h, w1[t, :, width:], out=n_p[part]).mul_(scale[part])
                 n.addmm_(n_h, w1[t, :, :width])
             sums(n_p, b[t], graph.triangles, right_reversed=True, out=n_a)

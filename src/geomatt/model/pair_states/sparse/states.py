@@ -75,7 +75,7 @@ def sparse_rounds(
         h = torch.addmm(network.b1[t], x, network.W1[t, :, :width].T)  # (S, 2C)
         h = torch.addmm(h, p, network.W1[t, :, width:].T)
         if network.ceiling is not None:
-            h = saturated(h, *of_round(network.ceiling, t, width))
+            h = saturated(h, of_round(network.ceiling, t, width))
         x = torch.addcmul(x, u, torch.addmm(network.b2[t], functional.silu(h), network.W2[t].T))
         x = x if weights is None else x * weights[t + 1]
         yield a, b, h, x

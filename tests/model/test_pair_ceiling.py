@@ -1,0 +1,156 @@
+"""Ceilings of hidden units: nothing changes in the training data, everything is bounded outside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from test_pair_dense import close, members
+from test_pair_network import random_batch, small_network
+from torch import Tensor
+
+from geomatt.data import Dataset
+from geomatt.data.batch import Batch
+from geomatt.model import Normalisation, Potential, load, save
+from geomatt.model.autograd import AutogradEngine
+from geomatt.model.bounds import with_bounds, without_bounds
+from geomatt.model.interface import Parameters
+from geomatt.model.native.library import compiler
+from geomatt.model.pair_states.ceiling import LEAST, ceiling_of, saturated, saturation_slope
+from geomatt.model.pair_states.cpu.engine import CompiledEngine
+from geomatt.model.pair_states.dense.engine import DenseEngine
+from geomatt.model.pair_states.network import PairStates
+from geomatt.model.pair_states.sparse.engine import SparseEngine
+
+
+def with_ceiling(network: PairStates, state: Parameters, batch: Batch) -> tuple[PairStates, Parameters]:
+    """Ceilings low enough that `batch` reaches them: those of the first structure of each member."""
+    ceilings = []
+    for m in range(len(batch.numbers)):
+        network.load_tensors({name: value[m] for name, value in state.items()})
+        ceilings.append(network.bounds([batch.member(m).apply(lambda x: x[:1])])["ceiling"])
+    state = {**state, "ceiling": torch.stack(ceilings)}
+    return network.load_tensors({name: value[0] for name, value in state.items()}), state
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("changes", [{}, {"rounds": 1}, {"rounds": 3, "radius": 4.0}])
+def test_engines_agree_with_automatic_differentiation(count: int, changes: dict) -> None:
+    network, state, batch = members(count, **changes)
+    free = AutogradEngine(network).evaluate(state, batch)
+    network, state = with_ceiling(network, state, batch)
+    expected = AutogradEngine(network).evaluate(state, batch)
+    assert not close(free.forces, expected.forces)
+    assert torch.equal(free.atomic[:, 0], expected.atomic[:, 0])  # the structure the ceiling is from
+    for engine in (DenseEngine(network), SparseEngine(network)):
+        found = engine.evaluate(engine.prepare(state, keep=True), batch)
+        assert close(found.energy, expected.energy), engine
+        assert close(found.forces, expected.forces), engine
+
+
+@pytest.mark.skipif(compiler() is None, reason="no C++ compiler")
+@pytest.mark.parametrize("changes", [{"rounds": 3}, {"rounds": 2, "radius": 3.5}])
+def test_compiled_code_agrees_with_automatic_differentiation(changes: dict) -> None:
+    network, state, batch = members(1, channels=32, **changes)
+    batch.numbers[0, 1, 2] = 0  # padding between atoms
+    network, state = with_ceiling(network, state, batch)
+    expected = AutogradEngine(network).evaluate(state, batch)
+    engine = CompiledEngine(network.float())
+    single = {name: v.float() if v.is_floating_point() else v for name, v in state.items()}
+    inputs = batch.apply(lambda x: x.float() if x.is_floating_point() else x)
+    found = engine.evaluate(engine.prepare(single, keep=True), inputs)
+    assert (found.energy - expected.energy).abs().max() <= 1e-5 * expected.energy.abs().max()
+    assert (found.forces - expected.forces).abs().max() <= 1e-5 * expected.forces.abs().max()
+
+
+def test_forces_are_the_derivative_where_units_are_above() -> None:
+    network, state, batch = members(1)
+    network, state = with_ceiling(network, state, batch)
+    engine, step = DenseEngine(network), 1e-5
+    prepared = engine.prepare(state)
+
+    def energy(shift: float) -> Tensor:
+        moved = batch.positions.clone()
+        moved[0, 1, 2, 0] += shift
+        return engine.evaluate(prepared, Batch(batch.numbers, moved)).energy[0, 1]
+
+    slope = (energy(step) - energy(-step)) / (2 * step)
+    forces = engine.evaluate(prepared, batch).forces
+    assert forces is not None
+    assert float(slope) == pytest.approx(-float(forces[0, 1, 2, 0]), rel=1e-6)
+
+
+def test_saturation_is_smooth_bounded_and_identity_below() -> None:
+    lowest, highest = torch.tensor([-2.0, 1.0]).double(), torch.tensor([3.0, 1.0]).double()
+    part = ceiling_of(lowest, highest)
+    top, room = part
+    assert torch.equal(top > highest, torch.tensor([True, False]))
+    assert torch.equal(room >= LEAST, torch.tensor([True, True]))
+    h = torch.linspace(-3, 8, 100_001).double()[:, None].expand(-1, 2).requires_grad_()
+    value = saturated(h, part)
+    below = h <= top
+    assert torch.equal(value[below], h[below])
+    assert bool((value <= top + room).all())
+    (slope,) = torch.autograd.grad(value.sum(), h, create_graph=True)
+    torch.testing.assert_close(slope, saturation_slope(value, part), rtol=0, atol=1e-12)
+    for smooth in (slope, torch.autograd.grad(slope.sum(), h)[0] * room):  # no jumps
+        assert float(smooth.detach().diff(dim=0).abs()[:, 0].max()) < 0.01
+
+
+def chain(spread: float, seed: int = 0) -> Dataset:
+    """Frames of a chain of atoms, displaced at random."""
+    rng = np.random.default_rng(seed)
+    numbers = np.array([8, 6, 6, 1, 1])
+    spiral = np.stack([np.cos(2.0 * np.arange(5)), np.sin(2.0 * np.arange(5)), 0.8 * np.arange(5)], -1)
+    return Dataset.from_frames(numbers, spiral + spread * rng.normal(size=(40, 5, 3)))
+
+
+@pytest.mark.parametrize("radius", [0.0, 4.0])
+def test_energies_far_outside_are_bounded_and_those_of_the_data_stay(radius: float) -> None:
+    network = small_network(0, rounds=3, radius=radius).requires_grad_(False)
+    potential = Potential(network, Normalisation(), {})
+    data, wild = chain(0.05), chain(1.0, 1)
+    before, far = (np.array([p.energy for p in potential.predict(x)]) for x in (data, wild))
+    with_bounds(network, data)
+    potential.forget_weights()
+    after, near = (np.array([p.energy for p in potential.predict(x)]) for x in (data, wild))
+    np.testing.assert_array_equal(before, after)
+    assert near.max() - near.min() < far.max() - far.min()
+    limit = network.readout[4].weight.abs().sum()  # of an atom's energy, with silu of the ceilings
+    top = torch.nn.functional.silu(network.ceiling.sum(0)[-network.config.channels :]).clamp(min=0.3).max()
+    assert np.abs(near).max() <= 5 * float(limit * top + network.readout[4].bias.abs())
+
+
+def test_a_model_file_keeps_the_ceiling(tmp_path) -> None:
+    network = small_network(0)
+    free = without_bounds(network)
+    with_bounds(network, chain(0.05))
+    assert set(network.tensors()) - set(free) == {"ceiling"}
+    path = save(Potential(network, Normalisation(), {}), tmp_path / "model.safetensors")
+    found = load(path).members[0].network
+    assert isinstance(found, PairStates)
+    assert found.ceiling is not None
+    assert torch.equal(found.ceiling, network.ceiling)
+    assert found.load_tensors(without_bounds(found)).ceiling is None  # and back
+
+
+def test_a_network_with_ceilings_still_has_gradients_of_a_loss() -> None:
+    """By automatic differentiation, which the choice of engines falls back to."""
+    network, state, batch = members(1)
+    network, state = with_ceiling(network, state, batch)
+    engine = network.engine()
+    found = engine.evaluate(engine.prepare(state), batch, gradient=True)
+    gradient = engine.gradient(found, torch.ones_like(found.energy), torch.zeros_like(batch.positions))
+    reference = AutogradEngine(network)
+    expected = reference.evaluate(state, batch, gradient=True)
+    right = reference.gradient(expected, torch.ones_like(found.energy), torch.zeros_like(batch.positions))
+    assert close(gradient, right)
+
+
+def test_bounds_are_measured_in_parts_without_padding() -> None:
+    """Structures of several sizes give the extremes of all of them."""
+    network = small_network(0)
+    batch = random_batch((4, 6, 1), 5)
+    together = network.bounds([batch])["ceiling"]
+    apart = network.bounds([random_batch((4, 6, 1), 5).apply(lambda x, b=b: x[b : b + 1]) for b in range(3)])
+    assert close(together, apart["ceiling"])
