@@ -140,8 +140,8 @@ def table(result: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     note = (
         f"Change of the energy in eV after all atoms of a frame were displaced at random, by the given "
-        f"standard deviation along each axis: median and lowest of {result['frames']} unseen frames of each of "
-        f"{len(result['rows'])} molecules. In holes: more than {HOLE:g} eV below the frame. Reference: "
+        f"standard deviation along each axis: median and lowest of {result['frames']} unseen frames of each "
+        f"of {len(result['rows'])} molecules. In holes: more than {HOLE:g} eV below the frame. Reference: "
         f"{result['reference']}. Made by `python scripts/measure_holes.py`, seed {result['seed']}, commit "
         f"{str(result['commit'])[:10]}, {result['seconds']:.0f} s on {result['hardware']}."
     )

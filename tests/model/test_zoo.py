@@ -89,7 +89,10 @@ def test_unstable_models_warn_in_dynamics(shipped):
     assert "3/5* 300 ps" in CliRunner().invoke(app, ["models"]).output
     with pytest.warns(UserWarning, match=r"2 of 5 runs of 300 ps .* without walls.* after 9.2 ps"):
         GeomAttCalculator("md17/aspirin")
+    path.write_text(json.dumps({"md17/aspirin": {"bounded": None, "walls": kept}}))
+    assert "5/5* 300 ps" in CliRunner().invoke(app, ["models"]).output
     path.write_text(json.dumps({"md17/aspirin": {"free": failed, "walls": kept}}))
+    assert "5/5 300 ps" in CliRunner().invoke(app, ["models"]).output
     GeomAttCalculator(geomatt.load("md17/aspirin"))  # with walls it stays intact: no warning
 
 

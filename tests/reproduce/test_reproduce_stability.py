@@ -73,8 +73,14 @@ def test_schnet_has_to_be_trained_first(tmp_path, monkeypatch):
 def test_models_that_do_not_ship_are_not_among_those_that_do():
     row = {"name": "ethanol", "failure": "", "survived_ps": 300.0, "wall_share": 0.01}
     rows = {f"{kind}-walls-nvt": [row] for kind in ("pair-s", "paper", "schnet")}
-    found = summary_by_model({"rows": rows, "reached_ps": {}, "settings": {"ps": {"nvt": 300.0}}})
-    assert set(found) == {"md17/ethanol", "md17/ethanol:pair-s"}
+    models = {"pair-s": {}, "pair-s-bounded": {}, "paper": {}, "schnet": {}}
+    result = {"rows": rows, "models": models, "reached_ps": {}, "settings": {"ps": {"nvt": 300.0}}}
+    found = summary_by_model(result)
+    assert {name: list(about) for name, about in found.items()} == {
+        "md17/ethanol": ["walls"],
+        "md17/ethanol:pair-s": ["bounded", "walls"],
+    }
+    assert found["md17/ethanol:pair-s"]["bounded"] is None
 
 
 def test_a_simulation_is_continued_as_it_was_begun(tmp_path):

@@ -38,6 +38,24 @@ def test_what_was_tried_counts_if_the_other_was_not(model):
         GeomAttCalculator(model)
 
 
+def test_runs_before_the_model_had_bounds_are_called_that(model):
+    model.record["stability"] = {"bounded": None, **TRIED}
+    with pytest.warns(UserWarning, match="with walls, before the model had bounds"):
+        GeomAttCalculator(model)
+
+
+def test_runs_of_the_model_as_it_is_count_most(model):
+    model.record["stability"] = {
+        **TRIED,
+        "bounded": {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": []},
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GeomAttCalculator(model)
+    with pytest.warns(UserWarning, match=WITHOUT):
+        GeomAttCalculator(model, walls=False)
+
+
 def test_a_model_that_leans_on_walls(model):
     tried = {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": [], "wall_share": 0.87}
     model.record["stability"] = {"walls": tried}

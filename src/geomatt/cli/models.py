@@ -42,7 +42,8 @@ def models(
             f"commit {str(record.get('commit'))[:10]}, {record.get('hardware', '?')})."
         ] = None
     notes[
-        "Intact: runs at 500 K that broke no bond, of how many, and their length; * without walls; – not run."
+        "Intact: runs at 500 K that broke no bond, of how many, and their length; "
+        "* before the model had the walls or bounds it has; – not run."
     ] = None
     headings = ("name", "energy", "forces", "seen", "tested", "intact")
     output.print(table("Models that come with geomatt", headings, rows, left=("name",), no_wrap=True))
@@ -51,9 +52,11 @@ def models(
 
 
 def _intact(tried: dict[str, Any]) -> str:
-    """5/5 115 ps; with a star if only runs without walls exist."""
-    runs = tried.get("walls") or tried.get("free")
+    """5/5 115 ps; with a star if the model was not simulated as it is."""
+    from geomatt.model.zoo import most_alike
+
+    runs, _, as_it_is = most_alike(tried)
     if not runs:
         return "–"
-    star = "" if tried.get("walls") else "*"
+    star = "" if as_it_is else "*"
     return f"{runs['intact']}/{runs['runs']}{star} {runs['ps']:g} ps"

@@ -21,6 +21,12 @@ HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
 NEAREST = 4  # names in the message about an unknown one
 LIST = "`geomatt models` lists those that do"
 STABILITY = "stability.json"  # results of long dynamics, by name
+# What long dynamics may have had, in the order in which it counts for dynamics with walls.
+CONDITIONS = {
+    "bounded": "with walls",
+    "walls": "with walls",  # without bounds of the network (`geomatt.model.bounds`), if it has any
+    "free": "without walls",  # and without bounds
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,8 @@ def find_shipped(name: str) -> Path | None:
 def stability_of(path: Path) -> dict[str, Any]:
     """Results of long dynamics with the model of a file in the package's folder; empty if there are none.
 
-    "walls" and "free" (without them) have the number of `runs`, those `intact`, `ps` and `failed_at_ps`.
+    By condition (`CONDITIONS`) the number of `runs`, those `intact`, `ps` and `failed_at_ps`. "bounded" is
+    there for models that have bounds, with None if it was not run.
     """
     folder = path.parents[1]
     if not (folder / STABILITY).is_file():
@@ -74,6 +81,20 @@ def stability_of(path: Path) -> dict[str, Any]:
     tried = json.loads((folder / STABILITY).read_text(encoding="utf-8"))
     found: dict[str, Any] = tried.get(_model_name(path.relative_to(folder)), {})
     return found
+
+
+def most_alike(tried: dict[str, Any], walls: bool = True) -> tuple[dict[str, Any], str, bool]:
+    """Of results of long dynamics those that say most about the model with or without walls.
+
+    With their condition in words, and True if the model was simulated as it is. Empty if there are none.
+    """
+    order = list(CONDITIONS) if walls else ["free", "walls", "bounded"]
+    name = next((name for name in order if tried.get(name)), None)
+    if name is None:
+        return {}, "", False
+    unbounded = "bounded" in tried and name != "bounded"
+    words = CONDITIONS[name] + (", before the model had bounds" if unbounded else "")
+    return tried[name], words, not unbounded and (name == "free") != walls
 
 
 def unknown_name_hint(name: str) -> str:

@@ -353,7 +353,10 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
 
 
 def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
-    """For each shipped model, how many runs with and without walls stayed intact, and when others failed."""
+    """For each shipped model, by condition, how many runs stayed intact, and when others failed.
+
+    Models that have bounds and were simulated only without them have None for "bounded".
+    """
     found: dict[str, Any] = {}
     for name, rows in sorted(result["rows"].items()):
         kind, walls, ensemble = name.rsplit("-", 2)
@@ -367,7 +370,8 @@ def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
             about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
             if WALLS[walls]:
                 about["wall_share"] = round(mean(r["wall_share"] for r in runs), 4)
-            found.setdefault(model, {})[walls] = about
+            has_bounds = used_name(kind, BOUNDED) in result["models"]
+            found.setdefault(model, {BOUNDED: None} if has_bounds else {})[walls] = about
     return found
 
 

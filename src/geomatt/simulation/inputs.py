@@ -16,6 +16,7 @@ from geomatt.model import AnyPotential, check_device, load
 from geomatt.model.domain import MOST_WATCHED
 from geomatt.model.neighbours import neighbour_list
 from geomatt.model.precision import parse_dtype
+from geomatt.model.zoo import most_alike
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
 LEANS = 0.05  # share of steps with an active wall above which a model leans on walls
@@ -42,10 +43,8 @@ def load_model(
 def warn_if_unstable(model: AnyPotential, walls: bool) -> None:
     """Warn about a model that fell apart in long dynamics (`record["stability"]`), with walls or without."""
     for member in model.members:
-        tried = member.record.get("stability", {})
-        kind = next((k for k in (("walls", "free") if walls else ("free", "walls")) if k in tried), None)
-        runs = tried.get(kind, {})
-        about = f"at 500 K, {'with' if kind == 'walls' else 'without'} walls"
+        runs, condition, _ = most_alike(member.record.get("stability", {}), walls)
+        about = f"at 500 K, {condition}"
         if failed := runs.get("failed_at_ps"):
             found = (
                 f"{len(failed)} of {runs['runs']} runs of {runs['ps']:g} ps {about}, fell apart, the first "
