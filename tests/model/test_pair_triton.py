@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +11,7 @@ import pytest
 import torch
 from test_pair_ceiling import with_ceiling
 from test_pair_dense import members, slopes
-from triton_kernels import DEVICE, runs_kernels
+from triton_kernels import DEVICE, compiled, recorded, runs_kernels
 
 from geomatt.model.pair_states.dense.engine import DenseEngine
 
@@ -114,38 +111,52 @@ def test_products_of_halves_are_as_accurate_as_float32(rows: int, inner: int, co
             assert (error <= 1e-6 * exact.square().mean(1).sqrt() + 1e-10).all()
 
 
-COMPILED = """
-from triton.backends.compiler import GPUTarget
-from triton.compiler import ASTSource, compile
-
-from geomatt.model.pair_states.gpu.halves import INNER, PAIRS, ROWS, weigh_kernel
-
-pointers = {"w": "*fp16", "w_low": "*fp16", "x": "*fp32", "out": "*fp32"}
-known = {"K": 128, "WHOLE": True, "ADD": True, "BR": ROWS, "BP": PAIRS, "BK": INNER, "x_p": 1, "out_p": 1}
-signature, constants, aligned = {}, {}, {}
-for i, name in enumerate(weigh_kernel.arg_names):
-    if name in known:
-        signature[name], constants[(i,)] = "constexpr", known[name]
-    else:
-        signature[name], aligned[(i,)] = pointers.get(name, "i32"), [["tt.divisibility", 16]]
-source = ASTSource(weigh_kernel, signature, constants, aligned)
-found = compile(source, GPUTarget("cuda", 90, 32), {"num_warps": 4, "num_stages": 3})
-print(found.asm["ttgir"])
-"""
+@pytest.mark.skipif(DEVICE == "cuda", reason="launches are recorded in Triton's interpreter")
+def test_kernels_compile_for_a_gpu(
+    engine_class: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the interpreter runs is not always what the compiler takes."""
+    with recorded(monkeypatch) as launches:
+        for changes in ({}, {"radius": 3.0}):
+            network, state, batch = members(1, rounds=2, **changes)
+            triton = engine_class(network)
+            weights = {n: single(v) for n, v in state.items()}
+            found = triton.evaluate(triton.prepare(weights, keep=True), batch.apply(single), gradient=True)
+            triton.gradient(found, *(single(slope) for slope in slopes(batch)))
+            network, state = with_ceiling(network, state, batch)
+            triton = engine_class(network)
+            weights = {n: single(v) for n, v in state.items()}
+            triton.evaluate(triton.prepare(weights, keep=True), batch.apply(single))
+    kernels = {one["kernel"] for one in launches}
+    assert kernels >= {"activate_adjoint_kernel", "by_envelope_kernel", "hidden_kernel", "weigh_kernel"}
+    assert len(compiled(launches, tmp_path)) == len(launches)
 
 
 def test_products_of_halves_are_finished_within_a_step(tmp_path: Path) -> None:
     """In the code compiled for an H100 no product is under way when a step of the sum ends.
 
     The next step writes the registers that such a product may still read. Long dynamics with a kernel in
-    which one was under way ended in sudden large forces. Compiling needs no GPU.
+    which one was under way ended in sudden large forces.
     """
-    unset = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment = {**unset, "TRITON_CACHE_DIR": str(tmp_path)}
-    command = [sys.executable, "-c", COMPILED]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    loop = done.stdout.partition("scf.for")[2].partition("scf.yield")[0]
+    from geomatt.model.pair_states.gpu import halves
+
+    constants = {"K": 128, "WHOLE": True, "ADD": True, "x_p": 1, "out_p": 1}
+    constants |= {"BR": halves.ROWS, "BP": halves.PAIRS, "BK": halves.INNER}
+    pointers = {"w": "*fp16", "w_low": "*fp16", "x": "*fp32", "out": "*fp32"}
+    others = [name for name in halves.weigh_kernel.arg_names if name not in constants]
+    one = {
+        "module": halves.__name__,
+        "kernel": "weigh_kernel",
+        "signature": {
+            name: "constexpr" if name in constants else pointers.get(name, "i32")
+            for name in halves.weigh_kernel.arg_names
+        },
+        "constants": constants,
+        "aligned": others,
+        "options": {"num_warps": 4, "num_stages": 3},
+    }
+    (code,) = compiled([one], tmp_path)
+    loop = code.partition("scf.for")[2].partition("scf.yield")[0]
     products = re.findall(r"warp_group_dot(_wait)? .*?pendings = (\d+)|warp_group_dot ", loop)
     assert len(products) >= 3
     assert products[-1] == ("_wait", "0")

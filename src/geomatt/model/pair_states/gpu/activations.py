@@ -69,58 +69,71 @@ def of_pairs(
 
 @triton.jit
 def activate_kernel(
-    h, h_m, b1, b1_m, u, u_m, x, x_m, b2, b2_m, after, after_m, ceiling, ceiling_m, mask, columns, apart,
-    C: tl.constexpr, NEXT: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
+    h, h_m, b1, b1_m, to, to_m, x, x_m, b2, b2_m, after, after_m, ceiling, ceiling_m, mask, u, columns, apart,
+    C: tl.constexpr, NEXT: tl.constexpr, UNITS: tl.constexpr, ENVELOPE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """H ← c(H + b₁), U = silu(H); if NEXT, after = X + b₂. A program does a row of H, and of X if it has it.
+    """H ← c(H + b₁), U = u silu(H); if NEXT, after = X + u b₂.
 
-    UNITS: of the ceiling; 0 for none.
+    A program does a row of H, and of X if it has it. UNITS: of the ceiling, 0 for none. No ENVELOPE: u = 1.
     """
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
     inside = p < columns
     real = tl.load(mask + m * columns + p, mask=inside, other=0.0)
+    factor = real
+    if ENVELOPE:
+        factor = tl.load(u + m * columns + p, mask=inside, other=0.0)
     at = h + m * h_m + row * apart + p
     value = tl.load(at, mask=inside, other=0.0) + tl.load(b1 + m * b1_m + row) * real
     if UNITS:
         value = saturated(value, ceiling + m * ceiling_m + row, UNITS, row < 2 * C) * real
     tl.store(at, value, mask=inside)
-    tl.store(u + m * u_m + row * apart + p, silu(value), mask=inside)
+    active = silu(value)
+    if ENVELOPE:
+        active *= factor
+    tl.store(to + m * to_m + row * apart + p, active, mask=inside)
     if NEXT:
         inside = inside & (row < C)
         state = tl.load(x + m * x_m + row * apart + p, mask=inside, other=0.0)
-        state += tl.load(b2 + m * b2_m + row, mask=row < C, other=0.0) * real
+        state += tl.load(b2 + m * b2_m + row, mask=row < C, other=0.0) * factor
         tl.store(after + m * after_m + row * apart + p, state, mask=inside)
 
 
 @triton.jit
 def activate_dot_kernel(
-    h, h_m, h_dot, h_dot_m, u_dot, u_dot_m, x_dot, x_dot_m, after, after_m, columns, apart,
-    C: tl.constexpr, NEXT: tl.constexpr, BLOCK: tl.constexpr,
+    h, h_m, h_dot, h_dot_m, to, to_m, x_dot, x_dot_m, b2, b2_m, after, after_m, u, u_dot, columns, apart,
+    C: tl.constexpr, NEXT: tl.constexpr, ENVELOPE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """U̇ = silu'(H) Ḣ; if NEXT, after = Ẋ."""
+    """U̇ = u silu'(H) Ḣ + u̇ silu(H); if NEXT, after = Ẋ + u̇ b₂."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
     inside = p < columns
     at = row * apart + p
-    slope = silu_slope(tl.load(h + m * h_m + at, mask=inside, other=0.0))
-    dot = tl.load(h_dot + m * h_dot_m + at, mask=inside, other=0.0)
-    tl.store(u_dot + m * u_dot_m + at, slope * dot, mask=inside)
+    value = tl.load(h + m * h_m + at, mask=inside, other=0.0)
+    result = silu_slope(value) * tl.load(h_dot + m * h_dot_m + at, mask=inside, other=0.0)
+    if ENVELOPE:
+        change = tl.load(u_dot + m * columns + p, mask=inside, other=0.0)
+        result *= tl.load(u + m * columns + p, mask=inside, other=0.0)
+        result += change * silu(value)
+    tl.store(to + m * to_m + at, result, mask=inside)
     if NEXT:
         inside = inside & (row < C)
         state = tl.load(x_dot + m * x_dot_m + at, mask=inside, other=0.0)
+        if ENVELOPE:
+            state += tl.load(b2 + m * b2_m + row, mask=row < C, other=0.0) * change
         tl.store(after + m * after_m + at, state, mask=inside)
 
 
 @triton.jit
 def activate_adjoint_kernel(
-    n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, ceiling, ceiling_m, scale, mask,
+    n_u, n_u_m, h, h_m, before, before_m, n_h, n_h_m, n_x, n_x_m, ceiling, ceiling_m, scale, mask, u,
     batch, atoms, columns, apart,
-    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, UNITS: tl.constexpr, BLOCK: tl.constexpr,
+    C: tl.constexpr, ATOMS: tl.constexpr, CARRY: tl.constexpr, UNITS: tl.constexpr, ENVELOPE: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """n_H = silu'(H) c' n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
+    """n_H = u silu'(H) c' n_U; if CARRY, n_X = before. If ATOMS, n_U and `before` are values of atoms."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
@@ -130,6 +143,8 @@ def activate_adjoint_kernel(
     slope = silu_slope(value)
     if UNITS:
         slope *= saturation_slope(value, ceiling + m * ceiling_m + row, UNITS, row < 2 * C)
+    if ENVELOPE:
+        slope *= tl.load(u + m * columns + p, mask=inside, other=0.0)
     n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
     tl.store(n_h + m * n_h_m + at, slope * n, mask=inside)
     if CARRY:
@@ -143,10 +158,10 @@ def activate_adjoint_kernel(
 @triton.jit
 def activate_hat_kernel(
     u_hat, u_hat_m, n_u, n_u_m, h, h_m, h_dot, h_dot_m, before, before_m, h_hat, h_hat_m, x_hat, x_hat_m,
-    scale, mask, batch, atoms, columns, apart,
-    C: tl.constexpr, ATOMS: tl.constexpr, BLOCK: tl.constexpr,
+    scale, mask, u, u_dot, batch, atoms, columns, apart,
+    C: tl.constexpr, ATOMS: tl.constexpr, ENVELOPE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Ĥ = silu'(H) Û + silu''(H) Ḣ n_U, X̂ = before. If ATOMS, Û, n_U and `before` are values of atoms."""
+    """Ĥ = silu'(H) (u Û + u̇ n_U) + u silu''(H) Ḣ n_U, X̂ = before. If ATOMS, adjoints are values of atoms."""
     p = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     row = tl.program_id(1)
     m = tl.program_id(2).to(tl.int64)
@@ -156,6 +171,10 @@ def activate_hat_kernel(
     dot = tl.load(h_dot + m * h_dot_m + at, mask=inside, other=0.0)
     hat = of_pairs(u_hat, u_hat_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
     n = of_pairs(n_u, n_u_m, scale, mask, m, row, p, inside, batch, atoms, columns, apart, 2 * C, ATOMS)
+    if ENVELOPE:
+        factor = tl.load(u + m * columns + p, mask=inside, other=0.0)
+        hat = factor * hat + tl.load(u_dot + m * columns + p, mask=inside, other=0.0) * n
+        n = factor * n
     result = silu_slope(value) * hat + silu_curvature(value) * dot * n
     tl.store(h_hat + m * h_hat_m + at, result, mask=inside)
     inside = inside & (row < C)

@@ -1,8 +1,8 @@
-"""`TritonKernels` for networks with a radius: what `dense.envelope` does, with kernels of their own."""
+"""`TritonKernels` for networks with a radius: what `dense.envelope` does."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ ROWS, REDUCED_PAIRS = 32, 64  # of a program that sums over rows
 
 class EnvelopedTritonKernels(TritonKernels):
     """One batch of M networks with a radius, on a GPU."""
+
+    has_envelope: ClassVar[bool] = True
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
         super().__init__(*arguments, **settings)
@@ -47,52 +49,16 @@ class EnvelopedTritonKernels(TritonKernels):
     def _by_distance(self, n_x: Tensor) -> Tensor:
         return super()._by_distance(n_x).addcmul_(self.n_envelope, self.envelope_slope)
 
-    def activate(
-        self, h: Tensor, b1: Tensor, u: Tensor, x: Tensor, b2: Tensor, x_next: Tensor | None,
-        ceiling: Tensor | None,
-    ) -> None:  # fmt: skip
-        part, units = self._bounded(ceiling, b1)
-        enveloped.activate_kernel[self._rows_grid()](
-            *_pointers(h), *_pointers(b1), *_pointers(u), *_pointers(x), *_pointers(b2),
-            *_pointers(x if x_next is None else x_next), *part, self.mask, self.envelope, self.columns,
-            self.apart, C=self.channels, NEXT=x_next is not None, **units, **self._block(),
-        )  # fmt: skip
-
-    def activate_dot(
-        self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, b2: Tensor, x_dot_next: Tensor | None
-    ) -> None:
-        enveloped.activate_dot_kernel[self._rows_grid()](
-            *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot), *_pointers(b2),
-            *_pointers(x_dot if x_dot_next is None else x_dot_next), self.envelope, self.envelope_dot,
-            self.columns, self.apart, C=self.channels, NEXT=x_dot_next is not None, **self._block(),
-        )  # fmt: skip
-
     def activate_adjoint(
         self, n_u: Tensor, h: Tensor, n_next: Tensor, b2: Tensor, n_h: Tensor, n_x: Tensor,
         ceiling: Tensor | None,
     ) -> None:  # fmt: skip
-        part, units = self._bounded(ceiling, b2)
-        of_atoms = n_u.dim() == 4
-        # Before n_X is written: it may be in the place of the one it follows from.
+        # First, because n_X may be in the place of the one it follows from.
         enveloped.by_envelope_kernel[(_blocks(self.columns, REDUCED_PAIRS), self.members)](
             *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(b2), self.n_envelope, self.scale,
-            self.mask, **self._sizes(), ATOMS=of_atoms, ROWS=ROWS, BP=REDUCED_PAIRS,
+            self.mask, **self._sizes(), ATOMS=n_u.dim() == 4, ROWS=ROWS, BP=REDUCED_PAIRS,
         )  # fmt: skip
-        enveloped.activate_adjoint_kernel[self._rows_grid()](
-            *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), *part,
-            self.scale, self.mask, self.envelope, **self._sizes(), ATOMS=of_atoms,
-            CARRY=n_x.data_ptr() != n_next.data_ptr(), **units, **self._block(),
-        )  # fmt: skip
-
-    def activate_hat(
-        self, u_hat: Tensor, n_u: Tensor, h: Tensor, h_dot: Tensor, hat_next: Tensor, h_hat: Tensor,
-        x_hat: Tensor,
-    ) -> None:  # fmt: skip
-        enveloped.activate_hat_kernel[self._rows_grid()](
-            *_pointers(u_hat), *_pointers(n_u), *_pointers(h), *_pointers(h_dot), *_pointers(hat_next),
-            *_pointers(h_hat), *_pointers(x_hat), self.scale, self.mask, self.envelope, self.envelope_dot,
-            **self._sizes(), ATOMS=n_u.dim() == 4, **self._block(),
-        )  # fmt: skip
+        super().activate_adjoint(n_u, h, n_next, b2, n_h, n_x, ceiling)
 
     def gather(self, x: Tensor, u: Tensor, b2: Tensor | None, x_sums: Tensor, u_sums: Tensor) -> None:
         super().gather(x, u, None, x_sums, u_sums)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +35,8 @@ class TritonKernels(TorchKernels):
     `slots` as S in `program.Tape`, whose tensors this works on.
     """
 
+    has_envelope: ClassVar[bool] = False
+
     def __init__(
         self,
         config: PairStatesConfig,
@@ -56,7 +58,7 @@ class TritonKernels(TorchKernels):
         self.positions = positions if index is None else positions.new_empty(*self.size, 3)
         self.species = positions.new_empty(self.size, dtype=torch.int32)
         self.scale, self.others = self._new(self.members, self.batch), self._new(self.members, self.batch)
-        self.mask = self._new(self.members, self.columns)
+        self.mask = self.envelope = self.envelope_dot = self._new(self.members, self.columns)
         initial.batch_kernel[(self.batch, self.members)](
             numbers, positions, numbers if index is None else index.contiguous(), numbers.shape[1],
             p["elements"].contiguous(), self.positions, self.species, self.scale, self.others, self.mask,
@@ -189,17 +191,17 @@ class TritonKernels(TorchKernels):
         part, units = self._bounded(ceiling, b1)
         activations.activate_kernel[self._rows_grid()](
             *_pointers(h), *_pointers(b1), *_pointers(u), *_pointers(x), *_pointers(b2),
-            *_pointers(x if x_next is None else x_next), *part, self.mask, self.columns, self.apart,
-            C=self.channels, NEXT=x_next is not None, **units, **self._block(),
+            *_pointers(x if x_next is None else x_next), *part, self.mask, self.envelope, self.columns,
+            self.apart, C=self.channels, NEXT=x_next is not None, **units, **self._block(),
         )  # fmt: skip
 
     def activate_dot(
         self, h: Tensor, h_dot: Tensor, u_dot: Tensor, x_dot: Tensor, b2: Tensor, x_dot_next: Tensor | None
     ) -> None:
         activations.activate_dot_kernel[self._rows_grid()](
-            *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot),
-            *_pointers(x_dot if x_dot_next is None else x_dot_next), self.columns, self.apart,
-            C=self.channels, NEXT=x_dot_next is not None, **self._block(),
+            *_pointers(h), *_pointers(h_dot), *_pointers(u_dot), *_pointers(x_dot), *_pointers(b2),
+            *_pointers(x_dot if x_dot_next is None else x_dot_next), self.envelope, self.envelope_dot,
+            self.columns, self.apart, C=self.channels, NEXT=x_dot_next is not None, **self._block(),
         )  # fmt: skip
 
     def activate_adjoint(
@@ -209,7 +211,7 @@ class TritonKernels(TorchKernels):
         part, units = self._bounded(ceiling, b2)
         activations.activate_adjoint_kernel[self._rows_grid()](
             *_pointers(n_u), *_pointers(h), *_pointers(n_next), *_pointers(n_h), *_pointers(n_x), *part,
-            self.scale, self.mask, **self._sizes(), ATOMS=n_u.dim() == 4,
+            self.scale, self.mask, self.envelope, **self._sizes(), ATOMS=n_u.dim() == 4,
             CARRY=n_x.data_ptr() != n_next.data_ptr(), **units, **self._block(),
         )  # fmt: skip
 
@@ -219,8 +221,8 @@ class TritonKernels(TorchKernels):
     ) -> None:  # fmt: skip
         activations.activate_hat_kernel[self._rows_grid()](
             *_pointers(u_hat), *_pointers(n_u), *_pointers(h), *_pointers(h_dot), *_pointers(hat_next),
-            *_pointers(h_hat), *_pointers(x_hat), self.scale, self.mask, **self._sizes(),
-            ATOMS=n_u.dim() == 4, **self._block(),
+            *_pointers(h_hat), *_pointers(x_hat), self.scale, self.mask, self.envelope, self.envelope_dot,
+            **self._sizes(), ATOMS=n_u.dim() == 4, **self._block(),
         )  # fmt: skip
 
     def _bounded(self, ceiling: Tensor | None, other: Tensor) -> tuple[tuple[Tensor, int], dict[str, int]]:
@@ -233,7 +235,7 @@ class TritonKernels(TorchKernels):
         return _blocks(self.columns, SILU_PAIRS), 2 * self.channels, self.members
 
     def _block(self) -> dict[str, int]:
-        return {"BLOCK": SILU_PAIRS, "num_warps": 4}
+        return {"ENVELOPE": self.has_envelope, "BLOCK": SILU_PAIRS, "num_warps": 4}
 
     # ---- gradients of weights ---------------------------------------------------------------------------
 
