@@ -75,8 +75,7 @@ def measure(given: argparse.Namespace, molecule: str) -> dict[str, Any]:
     }
     for kind, model in models.items():
         free = model.without_bounds()
-        bounded = fingerprint(free) != fingerprint(model)
-        for bounds, used in ((False, free), (True, model))[: 1 + bounded]:
+        for bounds, used in ((False, free), (True, model))[: 1 + model.bounded]:
             for walls in (False, True):
                 changes = by_model(used, frames, moved, walls)
                 found["changes"][" ".join([kind, *["bounds"] * bounds, *["walls"] * walls])] = changes

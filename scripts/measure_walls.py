@@ -93,7 +93,7 @@ def measure(
         "ps": ps,
         "stiffness": stiffness,
         "margin": margin,
-        "bounds": fingerprint(model) != fingerprint(model.without_bounds()),
+        "bounds": model.bounded,
         "replicas": given.replicas,
         "seed": given.seed,
         "failed_at_ps": [round(row["survived_ps"], 2) for row in rows if row["failure"]],

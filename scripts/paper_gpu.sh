@@ -13,6 +13,7 @@
 #   table1-draws       6    table2-seeds      5    dna-paper-seeds  45    stability  120
 #   table1-schnet-all 10    table3-seeds     35    dna-fast-seeds    5    ablation    40
 #   table1-schnet-seeds 9    table2-pair     3    dna-pair          3    learning     4
+#   stability-bounded 12     pair-long      90: shipped pair states as they are; rMD17 with four times the epochs
 set -euo pipefail
 data=$1 out=$2 seconds=$3
 shift 3
@@ -61,6 +62,7 @@ for step in "$@"; do
         start learning geomatt $m
         for n in 50 100 200 400 950; do start learning schnet $m frames-$n; done
       done ;;
+    stability-bounded) for kind in pair-s pair; do start stability $kind bounded nvt; done ;;
     stability) for kind in pair pair-s fast paper; do start stability $kind; done ;; # with and without walls at once
     ablation) # networks without an engine of their own take the longest: one process each
       for parts in autograd gaussians symmetric both-products gated "seed-0 seed-1 seed-2" \

@@ -131,6 +131,8 @@ def test_a_model_file_keeps_the_ceiling(tmp_path) -> None:
     assert isinstance(found, PairStates)
     assert found.ceiling is not None
     assert torch.equal(found.ceiling, network.ceiling)
+    assert load(path).members[0].bounded
+    assert not load(path).members[0].without_bounds().bounded
     assert found.load_tensors(without_bounds(found)).ceiling is None  # and back
 
 

@@ -37,6 +37,7 @@ def info_rows(potential: Potential, path: str) -> list[tuple[str, str]]:
         ("energy shift (eV)", f"{normalisation.shift:.6f}"),
         ("energy scale (eV)", f"{normalisation.scale:.6f}"),
         ("energies of atoms (eV)", reference or "none"),
+        ("outside the data", _outside(potential)),
     ]
     rows += [
         (name, f"{described['config'][name]}  ({field.metadata['help']})")
@@ -118,6 +119,13 @@ def _coverage_table(coverage: dict[str, dict[str, list[float]]]) -> Table:
         shares = [values[way][at] for values in coverage.values() for way in ("calibrated", "raw")]
         rows.append([f"{level:.0%}", *(f"{share:.0%}" for share in shares)])
     return table("Errors below the error bars", ["asked for", *headings], rows)
+
+
+def _outside(potential: Potential) -> str:
+    """What keeps simulations where the model was trained."""
+    kept = ["bounds of the network"] * potential.bounded
+    kept += ["walls at the ranges of distances"] * (potential.domain is not None)
+    return ", ".join(kept) or "nothing: train it anew for walls"
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

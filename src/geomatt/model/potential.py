@@ -278,8 +278,13 @@ class Potential(AnyPotential):
         bars = self.estimate, self.calibration
         return Potential(network, self.normalisation, record, self.ranges, self.engine, *bars)
 
+    @property
+    def bounded(self) -> bool:
+        """True if the network is kept, outside its training data, near what the data show."""
+        return any(name in self.network.optional for name in self.network.tensors())
+
     def without_bounds(self) -> Potential:
-        """A copy whose network is not kept, outside its training data, near what the data show."""
+        """A copy that is not `bounded`."""
         free = copy.deepcopy(self)
         free.network.load_tensors(without_bounds(free.network))
         return free
