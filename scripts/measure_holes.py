@@ -135,7 +135,11 @@ def table(result: dict[str, Any]) -> str:
             every = np.concatenate([row["changes"][name][f"{spread:g}"] for row in result["rows"].values()])
             every = every[~np.isnan(every)]
             share = 100 * (every < -HOLE).mean()
-            cells += [_short(np.median(every)), _short(every.min()), f"{share:.0f}" if share else "0"]
+            cells += [
+                _short(np.median(every)),
+                _short(every.min()),
+                "<1" if 0 < share < 0.5 else f"{share:.0f}",
+            ]
         lines.append(f"| {' | '.join(cells)} |")
     note = (
         f"Change of the energy in eV after all atoms of a frame were displaced at random, by the given "

@@ -85,7 +85,7 @@ def test_precision_can_be_chosen(tmp_path):
 def test_header_contains_all_metadata(tmp_path):
     save(make(), tmp_path / "m.safetensors")
     header, _ = files.read_contents((tmp_path / "m.safetensors").read_bytes(), tmp_path / "m.safetensors")
-    assert header["format"] == 1
+    assert header["format"] == files.FORMAT
     assert header["version"] == geomatt.__version__
     assert header["units"] == {"energy": "eV", "length": "Ang"}
     assert header["elements"] == [1, 6, 8]
@@ -167,7 +167,7 @@ def set_header(**values):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (set_header(format=2, version="9.9"), "format 2, written by geomatt 9.9.*pip install --upgrade"),
+        (set_header(format=9, version="9.9"), "format 9, written by geomatt 9.9.*pip install --upgrade"),
         (set_header(format="x"), "does not say which format"),
         (set_header(kind="other"), "kind 'other'"),
         (set_header(dtype="int8"), "damaged description"),

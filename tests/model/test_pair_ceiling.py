@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -9,11 +11,12 @@ from test_pair_dense import close, members
 from test_pair_network import random_batch, small_network
 from torch import Tensor
 
-from geomatt.data import Dataset
+from geomatt.data import Dataset, Structure
 from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, load, save
 from geomatt.model.autograd import AutogradEngine
-from geomatt.model.bounds import with_bounds, without_bounds
+from geomatt.model.bounds import _batches, bounds_of, with_bounds, without_bounds
 from geomatt.model.interface import Parameters
 from geomatt.model.native.library import compiler
 from geomatt.model.pair_states.ceiling import LEAST, ceiling_of, saturated, saturation_slope
@@ -28,7 +31,9 @@ def with_ceiling(network: PairStates, state: Parameters, batch: Batch) -> tuple[
     ceilings = []
     for m in range(len(batch.numbers)):
         network.load_tensors({name: value[m] for name, value in state.items()})
-        ceilings.append(network.bounds([batch.member(m).apply(lambda x: x[:1])])["ceiling"])
+        with torch.no_grad():
+            ranges = network._ranges(batch.member(m).apply(lambda x: x[:1]))
+        ceilings.append(ceiling_of(*ranges, margin=0.1))
     state = {**state, "ceiling": torch.stack(ceilings)}
     return network.load_tensors({name: value[0] for name, value in state.items()}), state
 
@@ -112,7 +117,6 @@ def test_energies_far_outside_are_bounded_and_those_of_the_data_stay(radius: flo
     data, wild = chain(0.05), chain(1.0, 1)
     before, far = (np.array([p.energy for p in potential.predict(x)]) for x in (data, wild))
     with_bounds(network, data)
-    potential.forget_weights()
     after, near = (np.array([p.energy for p in potential.predict(x)]) for x in (data, wild))
     np.testing.assert_array_equal(before, after)
     assert near.max() - near.min() < far.max() - far.min()
@@ -156,3 +160,80 @@ def test_bounds_are_measured_in_parts_without_padding() -> None:
     together = network.bounds([batch])["ceiling"]
     apart = network.bounds([random_batch((4, 6, 1), 5).apply(lambda x, b=b: x[b : b + 1]) for b in range(3)])
     assert close(together, apart["ceiling"])
+
+
+@pytest.mark.parametrize("name", ["dense", "autograd", "auto"])
+def test_a_ceiling_is_never_left_out_of_a_gradient(name: str) -> None:
+    network, state, batch = members(1)
+    network, state = with_ceiling(network, state, batch)
+    engine = network.engine(name)
+    if name == "dense":
+        with pytest.raises(GeomAttError, match="has bounds"):
+            engine.evaluate(engine.prepare(state), batch, gradient=True)
+    else:
+        assert engine.evaluate(engine.prepare(state), batch, gradient=True).energy is not None
+
+
+def test_measuring_bounds_leaves_the_network_as_it_is() -> None:
+    network, data = small_network(0), chain(0.05)
+    with_bounds(network, data)
+    before = network.ceiling
+    found = bounds_of(network, chain(0.5))
+    assert network.ceiling is before
+    assert bool((found["ceiling"][0] >= before[0]).any())
+    with pytest.raises(ValueError, match="weights do not fit"):
+        network.load_tensors({"ceiling": before})
+    assert network.ceiling is before
+
+
+def test_a_transferred_network_keeps_what_its_base_has_seen() -> None:
+    """In rounds, whose weights it has from there; its readout is another one."""
+    network, channels = with_bounds(small_network(0), chain(0.3)), small_network(0).config.channels
+    few = chain(0.3).select([0, 1])
+    own, both = bounds_of(network, few)["ceiling"], bounds_of(network, few, network)["ceiling"]
+    assert network.ceiling is not None
+    assert torch.equal(both[:, -3 * channels :], own[:, -3 * channels :])
+    assert bool((both >= own).all())
+    assert bool((both[:, : -3 * channels] >= network.ceiling[:, : -3 * channels]).all())
+    assert not torch.equal(both, own)
+
+
+def test_cells_are_looked_at_one_by_one() -> None:
+    """A small cell may have many neighbours."""
+    data = chain(0.05)
+    cells = Dataset.from_structures([in_a_cell(data[i], 4.0) for i in range(3)])
+    network = small_network(0, radius=5.0)
+    assert [len(batch.numbers) for batch in _batches(network, cells)] == [1, 1, 1]
+    assert max(len(batch.numbers) for batch in _batches(network, data)) == 32
+    potential = Potential(with_bounds(network, cells), Normalisation(), {})
+    network.ceiling[0] -= 0.5  # lower, so that the structure reaches it
+    shifts = np.sin(np.arange(15.0)).reshape(5, 3)
+    wild = replace(cells[0], positions=cells[0].positions + shifts)
+    strained = [in_a_cell(replace(wild, positions=c * wild.positions), 4.0 * c) for c in (0.999, 1.001)]
+    low, high = (p.energy for p in potential.predict(strained, check_domain=False))
+    stress, free = (
+        p.predict([wild], check_domain=False)[0].stress for p in (potential, potential.without_bounds())
+    )
+    assert np.trace(stress) * 4.0**3 == pytest.approx((high - low) / 0.002, rel=1e-3)
+    assert not np.allclose(stress, free)
+
+
+def in_a_cell(structure: Structure, length: float) -> Structure:
+    return replace(structure, cell=length * np.eye(3), pbc=(True, True, True))
+
+
+def test_padding_between_atoms_above_a_ceiling_stays_zero() -> None:
+    """Ceilings below zero would lift what is padded."""
+    network, state, batch = members(1)
+    network, state = with_ceiling(network, state, batch)
+    state["ceiling"] = state["ceiling"].clone()
+    state["ceiling"][:, 0] = -0.2
+    network.load_tensors({name: value[0] for name, value in state.items()})
+    longer = Batch(
+        torch.nn.functional.pad(batch.numbers, (0, 2)), torch.nn.functional.pad(batch.positions, (0, 0, 0, 2))
+    )
+    for engine in (DenseEngine(network), SparseEngine(network), AutogradEngine(network)):
+        expected = AutogradEngine(network).evaluate(state, batch)
+        found = engine.evaluate(engine.prepare(state, keep=True), longer)
+        assert close(found.energy, expected.energy), engine
+        assert close(found.forces[:, :, : batch.numbers.shape[-1]], expected.forces), engine

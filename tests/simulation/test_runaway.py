@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from geomatt import Structure, load
-from geomatt.simulation.runaway import ENDED_OVERLAPPING, NOT_FINITE, OVERLAPPING, PATIENCE, STEEP, Runaway
+from geomatt.simulation.runaway import (
+    ENDED_OVERLAPPING,
+    FOREIGN,
+    NOT_FINITE,
+    OVERLAPPING,
+    PATIENCE,
+    STEEP,
+    Runaway,
+)
 
 pytest.importorskip("ase")
 
@@ -83,6 +91,16 @@ def test_a_molecule_the_model_does_not_know_is_stopped_early(uracil, optimiser):
     assert result.failure == result.to_dict()["failure"] == STEEP
     assert result.steps == PATIENCE - 1
     assert not result.converged
+
+
+@pytest.mark.filterwarnings("ignore:This model was trained on", "ignore:.*has other bonds")
+def test_other_bonds_of_a_molecule_the_model_does_not_know_are_no_result():
+    """A model as it ships, whose bounds keep its forces low."""
+    result = relax(load("md17/uracil:pair", dtype="float64"), ACETAMIDE, RelaxSettings(steps=300))
+    assert result.bonds_changed
+    assert result.failure == FOREIGN
+    assert not result.converged
+    assert result.fmax.max() < 100.0
 
 
 def test_forces_that_overflow_end_the_relaxation(monkeypatch):

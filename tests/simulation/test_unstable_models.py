@@ -40,7 +40,7 @@ def test_what_was_tried_counts_if_the_other_was_not(model):
 
 def test_runs_before_the_model_had_bounds_are_called_that(model):
     model.record["stability"] = {"bounded": None, **TRIED}
-    with pytest.warns(UserWarning, match="with walls, before the model had bounds"):
+    with pytest.warns(UserWarning, match="with walls and without bounds"):
         GeomAttCalculator(model)
 
 
@@ -54,6 +54,13 @@ def test_runs_of_the_model_as_it_is_count_most(model):
         GeomAttCalculator(model)
     with pytest.warns(UserWarning, match=WITHOUT):
         GeomAttCalculator(model, walls=False)
+
+
+def test_a_copy_without_bounds_is_judged_by_runs_without(model):
+    kept = {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": []}
+    model.record["stability"] = {**TRIED, "bounded": kept}
+    with pytest.warns(UserWarning, match=WITH):
+        GeomAttCalculator(model.without_bounds())
 
 
 def test_a_model_that_leans_on_walls(model):

@@ -55,7 +55,7 @@ def _intact(tried: dict[str, Any]) -> str:
     """5/5 115 ps; with a star if the model was not simulated as it is."""
     from geomatt.model.zoo import most_alike
 
-    runs, _, as_it_is = most_alike(tried)
+    runs, _, as_it_is = most_alike(tried, walls=True, bounded="bounded" in tried)
     if not runs:
         return "–"
     star = "" if as_it_is else "*"

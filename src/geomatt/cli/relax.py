@@ -112,11 +112,14 @@ def marked(result: Relaxed) -> Structure:
 
 def ran_away(result: Relaxed) -> str:
     """What happened in a relaxation that ran away, and what to do."""
+    from geomatt.simulation.runaway import FOREIGN
+
     change = result.energies[-1] - result.energies[0]
+    what = "ended at" if result.failure == FOREIGN else "ran away and was stopped at"
     return (
-        f"the relaxation ran away and was stopped at step {result.steps}: {result.failure}; the energy "
-        f"changed by {change:+.3g} eV. The model does not know this structure: use a model trained on this "
-        "molecule or material, or start from a better geometry."
+        f"the relaxation {what} step {result.steps}: {result.failure}; the energy changed by {change:+.3g} "
+        "eV. The model does not know this structure: use a model trained on this molecule or material, or "
+        "start from a better geometry."
     )
 
 

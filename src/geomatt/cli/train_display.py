@@ -43,13 +43,18 @@ def announce(dataset: Dataset) -> None:
 @contextmanager
 def live_progress() -> Iterator[Callable[[TrainProgress], None]]:
     """A callback that shows a bar with the latest errors; without a terminal, a line now and then."""
+    told = False
     with live_bar(at_once=True) as bar:
 
         def show(progress: TrainProgress) -> None:
+            nonlocal told
             if console.is_terminal or progress.new_row:
                 left = f"{duration(progress.seconds_left)} left"
                 ends = progress.seconds_left == 0.0
                 bar(_where(progress), progress.fraction, left, more=_state(progress), last=ends)
+                if ends and not told:  # once for all members
+                    told = True
+                    note("Fitting the zero of the energy, bounds and error bars on the training structures.")
 
         yield show
 

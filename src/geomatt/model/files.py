@@ -36,13 +36,15 @@ from geomatt.model.registry import known_kinds, network_class
 from geomatt.model.surroundings import Estimate
 from geomatt.model.zoo import find_shipped, stability_of, unknown_name_hint
 
-FORMAT = 1
+FORMAT = 2  # 2: networks may have bounds
 HEADER_KEY = "geomatt"
 UNFIT = "does not fit its own description"
 
 Contents = tuple[dict[str, Any], dict[str, Tensor]]  # header, tensors
 # UPGRADES[n] turns the contents of a format-n file into those of format n + 1.
-UPGRADES: dict[int, Callable[[dict[str, Any], dict[str, Tensor]], Contents]] = {}
+UPGRADES: dict[int, Callable[[dict[str, Any], dict[str, Tensor]], Contents]] = {
+    1: lambda header, tensors: (header, tensors),
+}
 
 
 def save(potential: Potential, path: str | os.PathLike[str]) -> Path:

@@ -201,11 +201,11 @@ class Network(nn.Module, ABC):
 
     def load_tensors(self, values: Mapping[str, Tensor]) -> Self:
         """Copy all parameters and buffers from `values`."""
+        needed = {name for name in self.tensors() if name not in self.optional}
+        if wrong := needed ^ {name for name in values if name not in self.optional}:
+            raise ValueError(f"weights do not fit: {sorted(wrong)}")
         self.make_room(values.keys())
-        own = self.tensors()
-        if own.keys() != values.keys():
-            raise ValueError(f"weights do not fit: {sorted(own.keys() ^ values.keys())}")
-        for name, value in own.items():
+        for name, value in self.tensors().items():
             value.copy_(values[name])
         return self
 
@@ -213,11 +213,13 @@ class Network(nn.Module, ABC):
         """Have those of the `optional` buffers that are among `names`, with any values."""
         return
 
-    def bounds(self, batches: Iterable[Batch]) -> dict[str, Tensor]:
-        """Values of the `optional` buffers, which keep a trained network, outside its training data, near
-        what they show.
+    def bounds(
+        self, batches: Iterable[Batch], base: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> dict[str, Tensor]:
+        """Values of the `optional` buffers: they limit what a trained network does outside its training data.
 
-        From its training structures, whose energies and forces they do not change; none for most networks.
+        From the structures it was trained on, whose energies and forces they do not change. `base`: those of
+        the network whose weights it started from. Most networks have none.
         """
         return {}
 

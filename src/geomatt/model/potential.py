@@ -101,6 +101,18 @@ class AnyPotential(ABC):
     def dtype(self) -> torch.dtype:
         return self.members[0].network.dtype
 
+    @property
+    def bounded(self) -> bool:
+        """True if the networks have bounds outside their training data (`Network.bounds`)."""
+        return all(any(n in m.network.optional for n in m.network.tensors()) for m in self.members)
+
+    def without_bounds(self) -> Self:
+        """A copy whose networks have no bounds."""
+        free = copy.deepcopy(self)
+        for member in free.members:
+            member.network.load_tensors(without_bounds(member.network))
+        return free
+
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | str | None = None) -> Self:
         """Move (in place) to a device or precision, such as "float64"."""
         where, precision = None if device is None else check_device(device), parse_dtype(dtype)
@@ -277,17 +289,6 @@ class Potential(AnyPotential):
         network, record = copy.deepcopy(self.network, memo), copy.deepcopy(self.record, memo)
         bars = self.estimate, self.calibration
         return Potential(network, self.normalisation, record, self.ranges, self.engine, *bars)
-
-    @property
-    def bounded(self) -> bool:
-        """True if the network is kept, outside its training data, near what the data show."""
-        return any(name in self.network.optional for name in self.network.tensors())
-
-    def without_bounds(self) -> Potential:
-        """A copy that is not `bounded`."""
-        free = copy.deepcopy(self)
-        free.network.load_tensors(without_bounds(free.network))
-        return free
 
     def _evaluate(self, batch: Batch, forces: bool, attention: bool, keep: bool) -> Output:
         found = self._evaluator(keep)(batch, forces=forces)

@@ -21,11 +21,11 @@ HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
 NEAREST = 4  # names in the message about an unknown one
 LIST = "`geomatt models` lists those that do"
 STABILITY = "stability.json"  # results of long dynamics, by name
-# What long dynamics may have had, in the order in which it counts for dynamics with walls.
+# What models had in long dynamics.
 CONDITIONS = {
-    "bounded": "with walls",
-    "walls": "with walls",  # without bounds of the network (`geomatt.model.bounds`), if it has any
-    "free": "without walls",  # and without bounds
+    "bounded": "with walls and bounds",  # of the network, see `Network.bounds`
+    "walls": "with walls",
+    "free": "without walls",
 }
 
 
@@ -83,18 +83,18 @@ def stability_of(path: Path) -> dict[str, Any]:
     return found
 
 
-def most_alike(tried: dict[str, Any], walls: bool = True) -> tuple[dict[str, Any], str, bool]:
-    """Of results of long dynamics those that say most about the model with or without walls.
+def most_alike(tried: dict[str, Any], walls: bool, bounded: bool) -> tuple[dict[str, Any], str, bool]:
+    """Of results of long dynamics those that say most about a model with or without walls and bounds.
 
     With their condition in words, and True if the model was simulated as it is. Empty if there are none.
     """
-    order = list(CONDITIONS) if walls else ["free", "walls", "bounded"]
-    name = next((name for name in order if tried.get(name)), None)
+    order = ["bounded", "walls", "free"] if walls else ["free", "bounded", "walls"]
+    name = next((name for name in order if tried.get(name) and (bounded or name != "bounded")), None)
     if name is None:
         return {}, "", False
-    unbounded = "bounded" in tried and name != "bounded"
-    words = CONDITIONS[name] + (", before the model had bounds" if unbounded else "")
-    return tried[name], words, not unbounded and (name == "free") != walls
+    lacking = bounded and name != "bounded"
+    words = f"{CONDITIONS[name]} and without bounds" if lacking and name == "walls" else CONDITIONS[name]
+    return tried[name], words, not lacking and (name == "free") != walls
 
 
 def unknown_name_hint(name: str) -> str:

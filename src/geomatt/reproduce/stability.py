@@ -140,10 +140,10 @@ class Stability(Experiment):
 
 def variants(models: Mapping[str, Potential]) -> list[tuple[dict[str, Potential], list[str]]]:
     """Models as they ship and without bounds, each with the conditions under which they are simulated."""
+    bounded = {m: model for m, model in models.items() if model.bounded}
     free = {m: model.without_bounds() for m, model in models.items()}
-    bounded = any(model.bounded for model in models.values())
-    others = [walls for walls in WALLS if walls != BOUNDED]
-    return [(dict(models), [BOUNDED]), (free, others)] if bounded else [(free, others)]
+    others = (free, [walls for walls in WALLS if walls != BOUNDED])
+    return [(bounded, [BOUNDED]), others] if bounded else [others]
 
 
 def used_name(kind: str, condition: str) -> str:

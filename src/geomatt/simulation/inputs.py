@@ -43,7 +43,7 @@ def load_model(
 def warn_if_unstable(model: AnyPotential, walls: bool) -> None:
     """Warn about a model that fell apart in long dynamics (`record["stability"]`), with walls or without."""
     for member in model.members:
-        runs, condition, _ = most_alike(member.record.get("stability", {}), walls)
+        runs, condition, _ = most_alike(member.record.get("stability", {}), walls, member.bounded)
         about = f"at 500 K, {condition}"
         if failed := runs.get("failed_at_ps"):
             found = (

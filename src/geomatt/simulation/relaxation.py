@@ -17,7 +17,7 @@ from geomatt.model.domain import MOST_WATCHED
 from geomatt.simulation.atoms import from_atoms, to_atoms
 from geomatt.simulation.calculator import GeomAttCalculator
 from geomatt.simulation.inputs import Model, given
-from geomatt.simulation.runaway import Runaway
+from geomatt.simulation.runaway import FOREIGN, Runaway
 from geomatt.simulation.settings import RelaxSettings
 from geomatt.simulation.starts import aligned
 
@@ -82,7 +82,8 @@ def relax(
     """Relax a structure, under an ASE constraint if one is given.
 
     `progress` is called at every step; the optimisation ends early if it returns True. It also ends where it
-    runs away (`Runaway`): `failure` of the result then says why, and its end is no minimum.
+    runs away (`Runaway`): `failure` of the result then says why, and its end is no minimum. Nor is it one if
+    bonds changed and the model was trained on another molecule alone.
     """
     from ase.filters import FrechetCellFilter
     from ase.optimize import BFGS, FIRE
@@ -113,9 +114,12 @@ def relax(
         failure = runaway.failure(now.energy, atoms.get_forces(), now)
         if (progress is not None and progress(seen)) or failure:
             break
+    end = from_atoms(atoms, structure)
+    changed = bond_changes(start, end)
     if converged and not failure:
         failure = runaway.failure_at_end()
-    end = from_atoms(atoms, structure)
+    if changed and not failure and potential.other_composition(structure):
+        failure = FOREIGN
     return Relaxed(
         start,
         end,
@@ -124,7 +128,7 @@ def relax(
         np.array(energies),
         np.array(highest),
         calculator.wall_steps,
-        bond_changes(start, end),
+        changed,
         failure,
     )
 

@@ -17,6 +17,7 @@ PATIENCE = 25  # structures in a row; optimisations that ended at a proper minim
 NOT_FINITE = "the energy or a force is no finite number"
 STEEP = f"a force was above {HIGHEST:g} eV/Å in {PATIENCE} structures in a row"
 OVERLAPPING = f"atoms were on top of each other in {PATIENCE} structures in a row"
+FOREIGN = "bonds changed, and the model was trained on another molecule"
 ENDED_OVERLAPPING = "atoms are on top of each other at its end"
 
 

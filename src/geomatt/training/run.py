@@ -99,7 +99,7 @@ class Run:
         reference = {int(z): e for z, e in job.config.reference.items()} or None
         self.seen, self.seen_validation, self.device = seen, len(validation), device
         self.domain = Domain.measure(seen)
-        self.transferred = job.base is not None
+        self.base = None if job.base is None else job.base.network
         if job.base is not None and (unseen := never_seen(job.base, seen)):
             warnings.warn(unseen, stacklevel=4)
         known = elements_of(job.dataset, job.split)
@@ -256,13 +256,13 @@ class Run:
 
     def finalise(self) -> None:
         """After the last epoch: bounds, the zero of the energy and error bars, and the final model."""
-        error = self.counters.best_errors.get("force_mae") if self.transferred else None
+        error = self.counters.best_errors.get("force_mae") if self.base is not None else None
         if error is not None and (message := hardly_better(error, self._validation_excerpt())):
             warnings.warn(message, stacklevel=4)
         counters = self.counters
         if {} not in (counters.energy_zero, counters.error_bars) or not self.best:
             return
-        self.best.update(bounds_of(self._potential().network.to(self.device), self.seen))
+        self.best.update(bounds_of(self._potential().network.to(self.device), self.seen, self.base))
         if counters.energy_zero == {}:
             zero = energy_zero(self._potential().to(self.device), self.seen, self.seen_validation)
             counters.energy_zero = zero

@@ -1,27 +1,42 @@
-"""Ceilings of hidden units: outside the training data they do not rise above what the data show.
+"""Ceilings of hidden units: outside the training data they do not rise far above what the data show.
 
 Products of states grow with the square of the states, in every round again, and the readout adds up what all
 pairs have gained. A little outside the data a unit may reach many times the values it was trained with, and
-the energy falls by hundreds of eV. So what enters silu, in rounds and readout, is
+the energy falls without limit. So what enters silu, in rounds and readout, is
 
     c(h) = h                             up to t
     c(h) = t + w tanh((h − t) / w)       above
 
-where t is above the largest value of the unit in the training frames by a part `MARGIN` of its range there,
-and w the part `ROOM` of that range. c has two continuous derivatives. All hidden units, and with them all
-states and the energy, are then bounded; for the training frames nothing changes.
+where t is above the largest value of the unit in the training and validation frames by a part `MARGIN` of its
+range there, and w is half of that part. c has two continuous derivatives. Then all units after silu, and with
+them all states and the energy, are bounded; for those frames nothing changes.
+
+A network with a radius may be used on structures larger than those it was trained on, whose atoms have more
+neighbours. Their units leave the range that smaller ones show without any harm, so the part is larger there.
 
 A ceiling is a tensor (..., 2, U): t and w of all U units, 2C of each round, then 2C and C of the readout.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
-MARGIN = 0.1
-ROOM = 0.05
+from geomatt.errors import GeomAttError
+
+MARGIN, MARGIN_WITH_RADIUS = 0.1, 0.5
 LEAST = 1e-3  # of w
+
+
+def refuse_ceiling(weights: Mapping[str, Tensor]) -> None:
+    """Raise an error: fast engines do not train networks with a ceiling."""
+    if "ceiling" in weights:
+        raise GeomAttError(
+            "The network has bounds, with which fast engines cannot train it. Train without them "
+            "(`Potential.without_bounds`), or set `engine` to autograd."
+        )
 
 
 def units(rounds: int, channels: int) -> int:
@@ -29,10 +44,10 @@ def units(rounds: int, channels: int) -> int:
     return (2 * rounds + 3) * channels
 
 
-def ceiling_of(lowest: Tensor, highest: Tensor) -> Tensor:
+def ceiling_of(lowest: Tensor, highest: Tensor, margin: float = MARGIN) -> Tensor:
     """From the ranges (U,) of all units in the training frames."""
-    extent = highest - lowest
-    return torch.stack([highest + MARGIN * extent, (ROOM * extent).clamp(min=LEAST)])
+    extra = margin * (highest - lowest)
+    return torch.stack([highest + extra, (extra / 2).clamp(min=LEAST)])
 
 
 def of_round(ceiling: Tensor, t: int, channels: int) -> Tensor:

@@ -29,6 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
 
 import torch
@@ -38,7 +39,15 @@ from torch.nn import functional
 from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network
-from geomatt.model.pair_states.ceiling import ceiling_of, of_readout, of_round, saturated, units
+from geomatt.model.pair_states.ceiling import (
+    MARGIN,
+    MARGIN_WITH_RADIUS,
+    ceiling_of,
+    of_readout,
+    of_round,
+    saturated,
+    units,
+)
 from geomatt.model.pair_states.config import DECAY, FARTHEST, NEAREST, PairStatesConfig
 from geomatt.model.pair_states.envelope import envelope
 from geomatt.model.pair_states.sparse.graph import Graphs, PairGraph, joined
@@ -187,24 +196,38 @@ class PairStates(Network):
         self.ceiling = self.b1.new_zeros(shape).detach() if "ceiling" in names else None
 
     @torch.no_grad()
-    def bounds(self, batches: Iterable[Batch]) -> dict[str, Tensor]:
-        """The ceiling of the hidden units, from their values in these structures."""
-        lowest = highest = None
-        self.make_room(())
-        for batch in batches:
-            every = list(self._hidden(batch))
-            low, high = torch.cat([h.amin(0) for h in every]), torch.cat([h.amax(0) for h in every])
-            lowest = low if lowest is None else torch.minimum(lowest, low)
-            highest = high if highest is None else torch.maximum(highest, high)
-        return {} if lowest is None or highest is None else {"ceiling": ceiling_of(lowest, highest)}
+    def bounds(
+        self, batches: Iterable[Batch], base: Mapping[str, Tensor] = MappingProxyType({})
+    ) -> dict[str, Tensor]:
+        """The ceiling of the hidden units, from their values in these structures; in rounds that of the base
+        where it is higher."""
+        kept, self.ceiling = self.ceiling, None
+        try:
+            ranges = [self._ranges(batch) for batch in batches]
+        finally:
+            self.ceiling = kept
+        if not ranges:
+            return {}
+        lowest, highest = (torch.stack(ends) for ends in zip(*ranges, strict=True))
+        margin = MARGIN_WITH_RADIUS if self.config.radius else MARGIN
+        ceiling = ceiling_of(lowest.amin(0), highest.amax(0), margin)
+        if "ceiling" in base:
+            rounds = ceiling[:, : -3 * self.config.channels]
+            rounds.copy_(torch.maximum(rounds, base["ceiling"].to(rounds)[:, : rounds.shape[1]]))
+        return {"ceiling": ceiling}
+
+    def _ranges(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The lowest and highest value of each hidden unit, (U,)."""
+        lowest, highest = zip(*((h.amin(0), h.amax(0)) for h in self._hidden(batch)), strict=True)
+        return torch.cat(lowest), torch.cat(highest)
 
     def _hidden(self, batch: Batch) -> Iterator[Tensor]:
         """Units before silu: of every round (pairs, 2C), and of the readout (atoms, 2C) and (atoms, C)."""
         if self.config.radius:
             graph = self.graph(batch)
-            rounds = list(sparse_rounds(self, batch, graph))
-            yield from (h for _, _, h, _ in rounds)
-            features = sparse_features(self, batch, graph, rounds[-1][-1])
+            for _, _, hidden, states in sparse_rounds(self, batch, graph):  # noqa: B007 - used after
+                yield hidden
+            features = sparse_features(self, batch, graph, states)
         else:
             real = batch.mask[:, :, None] & batch.mask[:, None]
             for one in self.run(batch):

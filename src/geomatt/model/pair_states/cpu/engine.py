@@ -13,6 +13,7 @@ from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
 from geomatt.model.native.library import library
 from geomatt.model.native.structs import check_shape, fields
+from geomatt.model.pair_states.ceiling import refuse_ceiling
 from geomatt.model.pair_states.config import DECAY
 
 CODE = Path(__file__).with_name("native_code")
@@ -153,9 +154,9 @@ class _Work:
         p.atoms, p.structures, p.keep, p.forces = self.atoms, self.structures, keep, forces
         size = _library().geomatt_space(ctypes.byref(p))
         spaces = self.structures if keep else min(p.threads, self.structures)
-        if "ceiling" in weights.parameters:
-            if keep:
-                raise ValueError("a network is trained without a ceiling")
+        if keep:
+            refuse_ceiling(weights.parameters)
+        elif "ceiling" in weights.parameters:
             self.arrays["ceiling"] = weights.parameters["ceiling"]
         self._point(space=engine.space(spaces * size), **self.arrays)
         _library().geomatt_evaluate(ctypes.byref(p))

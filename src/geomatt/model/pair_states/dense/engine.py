@@ -7,6 +7,7 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
+from geomatt.model.pair_states.ceiling import refuse_ceiling
 from geomatt.model.pair_states.dense.envelope import EnvelopedKernels
 from geomatt.model.pair_states.dense.kernels import TorchKernels
 from geomatt.model.pair_states.dense.program import Program, prepare
@@ -26,6 +27,8 @@ class DenseEngine(Engine):
     def compute(
         self, prepared: Parameters, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
     ) -> Evaluation:
+        if gradient:
+            refuse_ceiling(prepared)
         program = self._program(prepared, batch, index, gradient)
         atomic = program.forward()
         found = program.adjoints() if forces or gradient else None
