@@ -27,11 +27,14 @@ def main() -> None:
     given = parser.parse_args()
     for path in given.models:
         model = load(path).members[0]
+        if not model.network.optional:
+            print(f"{path}: this network has no bounds")
+            continue
         with_bounds(
             model.network, trained(model, read(find_file(given.data, "md17/" + model.record["data"]["name"])))
         )
         save(model, path)
-        print(f"{path}: {', '.join(model.network.optional) or 'nothing to bound'}")
+        print(f"{path}: {', '.join(model.network.optional)}")
 
 
 def trained(model: Potential, data: Dataset) -> Dataset:

@@ -129,8 +129,7 @@ class Stability(Experiment):
             if name.endswith("-nvt"):
                 kind, walls, _ = name.rsplit("-", 2)
                 intact = sum(not r["failure"] for r in replicas)
-                bounds = "bounds and " if f"{kind}-{BOUNDED}" in result["models"] and walls != "walls" else ""
-                what = f"without {bounds}walls" if walls == "free" else f"with {bounds}walls"
+                what = _words(result, kind, walls)
                 ps = result["reached_ps"].get(name, result["settings"]["ps"]["nvt"])
                 sentences.append(
                     f"{kind}, {what}: {intact} of {len(replicas)} runs stayed intact for {ps:g} ps."
@@ -304,15 +303,11 @@ def _finite(value: Any) -> Any:
 def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
     molecules = [name.rpartition("/")[2] for name in result["data"]]
     conditions = [walls for walls in WALLS if any(n.startswith(f"{kind}-{walls}-") for n in result["rows"])]
-    bounded = BOUNDED in conditions
-    words = {
-        BOUNDED: "",
-        "walls": "no bounds: " if bounded else "",
-        "free": "no walls: " if not bounded else "neither: ",
-    }
+    bounded = used_name(kind, BOUNDED) in result["models"]
     headings = ["molecule"]
     for walls in conditions:
-        headings += [f"{words[walls]}intact", "failed at, ps", "h(r) error", "drift"]
+        what = "" if walls == ("bounded" if bounded else "walls") else f"{_words(result, kind, walls)}: "
+        headings += [f"{what}intact", "failed at, ps", "h(r) error", "drift"]
         headings += ["wall active, %"] if WALLS[walls] else []
     lines = []
     for molecule in molecules:
@@ -330,26 +325,29 @@ def _table(result: Mapping[str, Any], kind: str) -> ResultTable:
                 line.append(f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs else NOT_RUN)
         lines.append(line)
     ps = result["settings"]["ps"]
-    places = {BOUNDED: "with bounds and walls", "walls": "with walls", "free": "without"}
     shorter = [
-        f"{done:g} ps so far {places[name.rsplit('-', 2)[1]]}"
+        f"{done:g} ps so far: {_words(result, kind, name.rsplit('-', 2)[1])}"
         for name, done in result["reached_ps"].items()
         if name in [f"{kind}-{walls}-nvt" for walls in conditions]
     ]
     length = f"{ps['nvt']:g} ps ({', '.join(shorter)})" if shorter else f"{ps['nvt']:g} ps"
-    with_bounds = (
-        "First columns: models as they ship, with bounds of the network and walls. " if bounded else ""
-    )
     return ResultTable(
         f"stability-{kind}",
         f"Models md17/…:{kind}" if kind in SHIPPED else "SchNet, trained here",
         headings,
         lines,
-        f"{with_bounds}{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed "
+        f"{length} at 500 K (Nosé–Hoover, 0.5 fs), {result['settings']['seeds']} seeds; failed "
         f"once a bond is 0.5 Å off its mean length. Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, "
         "the largest of the seeds, and how many of those runs failed. "
         "h(r) error: of the distribution of distances against the data's, runs that completed or not.",
     )
+
+
+def _words(result: Mapping[str, Any], kind: str, walls: str) -> str:
+    """What simulations had that keeps them where the model was trained."""
+    if used_name(kind, BOUNDED) not in result["models"]:
+        return "without walls" if walls == "free" else "with walls"
+    return {BOUNDED: "walls and bounds", "walls": "walls, no bounds", "free": "no walls, no bounds"}[walls]
 
 
 def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
