@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from geomatt.errors import GeomAttError
-from geomatt.reproduce import ExperimentSettings, silent, stability
+from geomatt.reproduce import ExperimentSettings, silent, stability_runs
 from geomatt.reproduce.ablation import VARIATIONS, AblationMember, AblationStudy
 from geomatt.reproduce.dna_models import RECIPES, DnaModel, DnaStudy
 from geomatt.reproduce.frame import Pieces, read_json
@@ -25,6 +25,7 @@ from geomatt.reproduce.inputs import load_md17, md17_model
 from geomatt.reproduce.learning import LearningMember, LearningStudy
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
 from geomatt.reproduce.pair import BY_SIZE, PairMember, PairStudy
+from geomatt.reproduce.stability import EXPERIMENT, PICOSECONDS
 from geomatt.reproduce.study import Study
 from geomatt.reproduce.table2_pair import RECIPE, PairTransferStudy
 from geomatt.training import TrainConfig
@@ -153,19 +154,25 @@ def restore(study: Study[Any], result: Mapping[str, Any]) -> int:
 def restore_stability(settings: ExperimentSettings, result: Mapping[str, Any]) -> int:
     """The same for simulations, at their end or not, of the models that ship; returns how many."""
     data, _ = load_md17(settings)
-    pieces = Pieces(settings, stability.EXPERIMENT.name)
+    pieces = Pieces(settings, EXPERIMENT.name)
     for name, rows in result["rows"].items():
         kind, walls, ensemble = name.rsplit("-", 2)
         shipped = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
-        models = next(own for own, conditions in stability.variants(shipped) if walls in conditions)
-        inputs = stability.piece_inputs(models, data, ensemble, stability.PICOSECONDS[ensemble])
-        for molecule, own in inputs["data"].items():
-            require(own == result["data"][f"md17/{molecule}"]["fingerprint"], f"data of {molecule}")
-        require(inputs["models"] == result["models"][stability.used_name(kind, walls)], f"models {kind}")
-        made = next(m for n, m in result["pieces"].items() if n in (name, name + stability.SO_FAR))
-        done = result["reached_ps"].get(name, inputs["ps"])
-        stability.put_rows(pieces, name, inputs, rows, done, made)
-    return len(result["rows"])
+        models = next(own for own, conditions in stability_runs.variants(shipped) if walls in conditions)
+        for molecule in dict.fromkeys(row["name"] for row in rows):
+            inputs = stability_runs.piece_inputs(
+                models[molecule], data[molecule], ensemble, PICOSECONDS[ensemble]
+            )
+            measured_on = result["data"][f"md17/{molecule}"]["fingerprint"]
+            require(inputs["data"] == measured_on, f"data of {molecule}")
+            used = result["models"][stability_runs.used_name(kind, walls)]
+            require(inputs["model"] == used[molecule], f"model {kind} of {molecule}")
+            piece, so_far = f"{name}-{molecule}", f"{name}-{molecule}{stability_runs.SO_FAR}"
+            made = next(result["pieces"][n] for n in (piece, so_far) if n in result["pieces"])
+            done = result["reached_ps"].get(name, {}).get(molecule, inputs["ps"])
+            own = [row for row in rows if row["name"] == molecule]
+            stability_runs.put_rows(pieces, piece, inputs, own, done, made)
+    return len(result["pieces"])
 
 
 def check(study: Study[Any], member: Any, stored: Mapping[str, Any]) -> None:

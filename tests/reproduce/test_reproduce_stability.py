@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -11,20 +13,19 @@ from geomatt.data import Dataset, Structure, collate
 from geomatt.errors import GeomAttError
 from geomatt.model import load
 from geomatt.progress import silent
-from geomatt.reproduce import ExperimentSettings, stability
+from geomatt.reproduce import ExperimentSettings, stability, stability_runs
 from geomatt.reproduce.frame import Pieces, plain, read_json
-from geomatt.reproduce.stability import (
-    EXPERIMENT,
+from geomatt.reproduce.stability import EXPERIMENT
+from geomatt.reproduce.stability_runs import (
     SEEDS,
     SO_FAR,
     WALLS,
-    _checkpoint,
-    _together,
+    Simulations,
     piece_inputs,
     put_rows,
     simulated_groups,
-    summary_by_model,
 )
+from geomatt.reproduce.stability_tables import outcomes, stability_table, summary_by_model
 
 # Chain-like structures of the right elements: every distance differs, nothing overlaps.
 NUMBERS = {
@@ -83,26 +84,100 @@ def test_models_that_do_not_ship_are_not_among_those_that_do():
     assert found["md17/ethanol:pair-s"]["bounded"] is None
 
 
+def simulations(folder, device: str = "cpu", ps: float = 0.02) -> Simulations:
+    settings = ExperimentSettings(out=folder, device=device)
+    models = {molecule: load(f"md17/{molecule}:pair-s").members[0] for molecule in ("benzene", "ethanol")}
+    data = {molecule: frames(NUMBERS[molecule]) for molecule in models}
+    return Simulations(settings, Pieces(settings, "stability"), "pair", models, data, "nvt", ps)
+
+
 def test_a_simulation_is_continued_as_it_was_begun(tmp_path):
-    """A run with walls alone is not lost when a later call asks for runs with and without."""
-    settings = ExperimentSettings(out=tmp_path)
-    assert _together(settings, "pair-nvt", ["bounded"]) == [["bounded"]]
-    assert _together(settings, "pair-nvt", ["walls", "free"]) == [["walls", "free"]]
-    assert _together(settings, "pair-nvt", []) == []
-    _checkpoint(settings, "pair-nvt", ["walls"]).touch()
-    assert _together(settings, "pair-nvt", ["walls", "free"]) == [["walls"], ["free"]]
-    assert _together(settings, "pair-s-nvt", ["walls", "free"]) == [["walls", "free"]]
+    """A run of some molecules with walls alone is not lost when a later call asks for more."""
+    every = [(walls, molecule) for walls in ("walls", "free") for molecule in NUMBERS]
+    assert simulations(tmp_path, "cuda").together([]) == []
+    assert simulations(tmp_path, "cuda").together(every) == [(["walls", "free"], list(NUMBERS))]
+    assert simulations(tmp_path).together(every) == [(["walls", "free"], [m]) for m in NUMBERS]
+    gpu = simulations(tmp_path, "cuda")
+    gpu._checkpoint(["walls"], ["ethanol", "benzene"]).touch()
+    assert gpu.together(every) == [
+        (["walls"], ["ethanol", "benzene"]),
+        (["walls", "free"], ["uracil"]),
+        (["free"], ["benzene", "ethanol"]),
+    ]
+    assert gpu.together([("walls", "benzene")]) == [(["walls"], ["ethanol", "benzene"])]
+    assert gpu.together([("free", "benzene")]) == [(["free"], ["benzene"])]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the structures have nothing to do with the models
+def test_an_interrupted_simulation_ends_as_one_that_was_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(stability_runs, "PART", 10)
+    whole, parts = simulations(tmp_path / "whole"), simulations(tmp_path / "parts")
+    whole.simulate(["free"], ["ethanol"], silent)
+
+    class Interrupted:
+        """Progress that is interrupted after its second part."""
+
+        def __init__(self, label: str, total: int):
+            self.calls = 0
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def __call__(self, done: int) -> None:
+            self.calls += 1
+            if self.calls == 3:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        parts.simulate(["free"], ["ethanol"], Interrupted)
+    assert not parts.finished("free", "ethanol")
+    late = ExperimentSettings(out=tmp_path / "parts", deadline=0.0)
+    replace(parts, settings=late).simulate(["free"], ["ethanol"], silent)
+    assert parts.rows("free")[1] == {"ethanol": 0.01}
+    parts.simulate(["free"], ["ethanol"], silent)
+    assert parts.rows("free") == whole.rows("free")
+    assert not parts.rows("free")[1]
+    assert len(parts.rows("free")[0]) == SEEDS
+    assert not parts._checkpoint(["free"], ["ethanol"]).exists()
 
 
 def test_the_longest_of_unfinished_simulations_is_kept(tmp_path):
     pieces = Pieces(ExperimentSettings(out=tmp_path), "stability")
-    inputs = piece_inputs({}, {}, "nvt", 300.0)
+    inputs = piece_inputs(load("md17/ethanol").members[0], frames(NUMBERS["ethanol"]), "nvt", 300.0)
     for done in (20.0, 240.0, 120.0):
         put_rows(pieces, "pair-walls-nvt", inputs, [done], done, {})
     assert pieces.find(f"pair-walls-nvt{SO_FAR}", inputs) == {"ps": 240.0, "rows": [240.0]}
     assert pieces.find("pair-walls-nvt", inputs) is None
     put_rows(pieces, "pair-walls-nvt", inputs, [300.0], 300.0, {})
     assert pieces.find("pair-walls-nvt", inputs) == [300.0]
+
+
+def test_some_molecules_and_shorter_runs_are_named():
+    row = {
+        "failure": "", "survived_ps": 300.0, "wall_share": 0.01, "histogram_error": 0.1,
+        "drift_meV_per_atom_ps": 0.0,
+    }  # fmt: skip
+    rows = [{**row, "name": "benzene"}, {**row, "name": "ethanol", "failure": "a bond", "survived_ps": 20.0}]
+    result = {
+        "rows": {"pair-bounded-nvt": rows},
+        "models": {"pair-bounded": {}, "pair": {}},
+        "data": {f"md17/{molecule}": {} for molecule in NUMBERS},
+        "reached_ps": {"pair-bounded-nvt": {"ethanol": 140.0}},
+        "settings": {"ps": {"nvt": 300.0, "nve": 50.0}, "seeds": 5},
+    }
+    assert outcomes(result) == [
+        "pair, walls and bounds: 1 of 2 runs of 2 molecules stayed intact for 140 to 300 ps."
+    ]
+    cells = {line[0]: line[1:3] for line in stability_table(result, "pair").rows}
+    assert cells == {"benzene": ["1 of 1", "–"], "ethanol": ["0 of 1 (140 ps)", "20.0"], "uracil": ["–", "–"]}
+    about = summary_by_model(result)
+    assert about["md17/ethanol:pair"]["bounded"]["ps"] == 140.0
+    assert about["md17/benzene:pair"]["bounded"] == {
+        "intact": 1, "runs": 1, "ps": 300.0, "failed_at_ps": [], "wall_share": 0.01,
+    }  # fmt: skip
 
 
 def test_committed_simulations_are_restored(real_data, tmp_path):
@@ -112,8 +187,7 @@ def test_committed_simulations_are_restored(real_data, tmp_path):
         ExperimentSettings(out=tmp_path, data=real_data, deadline=0.0),
     )
     committed = read_json(script.RESULTS / "stability.json")
-    assert script.restore_stability(settings, committed) == len(committed["rows"])
-    found = EXPERIMENT.run(settings, silent)
-    found = plain(found)
+    assert script.restore_stability(settings, committed) == len(committed["pieces"])
+    found = plain(EXPERIMENT.run(settings, silent))
     for name in ("models", "rows", "reached_ps", "missing", "pieces"):
         assert found[name] == committed[name], name

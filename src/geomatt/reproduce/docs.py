@@ -14,7 +14,7 @@ from geomatt.data import atomic_output
 from geomatt.reproduce import NAMES, draw_figures, get
 from geomatt.reproduce.frame import Figure, read_json
 from geomatt.reproduce.report import blocks, update_page
-from geomatt.reproduce.stability import summary_by_model
+from geomatt.reproduce.stability_tables import summary_by_model
 
 
 def refreshed(root: Path, name: str) -> str:

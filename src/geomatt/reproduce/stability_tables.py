@@ -1,0 +1,120 @@
+"""Tables and sentences of the experiment stability."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from geomatt.reproduce.published import NOT_RUN, title
+from geomatt.reproduce.stability_runs import BOUNDED, SHIPPED, WALLS, used_name
+from geomatt.reproduce.table import ResultTable
+
+
+def stability_table(result: Mapping[str, Any], kind: str) -> ResultTable:
+    molecules = [name.rpartition("/")[2] for name in result["data"]]
+    conditions = [walls for walls in WALLS if any(n.startswith(f"{kind}-{walls}-") for n in result["rows"])]
+    bounded = used_name(kind, BOUNDED) in result["models"]
+    headings = ["molecule"]
+    for walls in conditions:
+        what = "" if walls == ("bounded" if bounded else "walls") else f"{_words(result, kind, walls)}: "
+        headings += [f"{what}intact", "failed at, ps", "h(r) error", "drift"]
+        headings += ["wall active, %"] if WALLS[walls] else []
+    lines = []
+    for molecule in molecules:
+        line = [title(molecule)]
+        for walls in conditions:
+            runs = _of(result, f"{kind}-{walls}-nvt", molecule)
+            drifts = _of(result, f"{kind}-{walls}-nve", molecule)
+            so_far = result["reached_ps"].get(f"{kind}-{walls}-nvt", {}).get(molecule)
+            line += [
+                _intact(runs) + (f" ({so_far:g} ps)" if so_far else ""),
+                ", ".join(f"{r['survived_ps']:.1f}" for r in runs if r["failure"]) or NOT_RUN,
+                _mean(runs, "histogram_error", ".3f"),
+                _drift(drifts),
+            ]
+            if WALLS[walls]:
+                line.append(f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs else NOT_RUN)
+        lines.append(line)
+    ps = result["settings"]["ps"]
+    return ResultTable(
+        f"stability-{kind}",
+        f"Models md17/…:{kind}" if kind in SHIPPED else "SchNet, trained here",
+        headings,
+        lines,
+        f"{ps['nvt']:g} ps, or as far as given, at 500 K (Nosé–Hoover, 0.5 fs), "
+        f"{result['settings']['seeds']} seeds; failed once a bond is 0.5 Å off its mean length. "
+        f"Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, the largest of the seeds, and how many of "
+        "those runs failed. h(r) error: of the distribution of distances against the data's, runs that "
+        "completed or not.",
+    )
+
+
+def outcomes(result: Mapping[str, Any]) -> list[str]:
+    """How many runs of each sort stayed intact, in a sentence each."""
+    sentences = []
+    for name, replicas in result["rows"].items():
+        kind, walls, ensemble = name.rsplit("-", 2)
+        if ensemble != "nvt":
+            continue
+        molecules = dict.fromkeys(row["name"] for row in replicas)
+        reached = result["reached_ps"].get(name, {})
+        times = sorted({reached.get(molecule, result["settings"]["ps"]["nvt"]) for molecule in molecules})
+        some = len(molecules) < len(result["data"])
+        sentences.append(
+            f"{kind}, {_words(result, kind, walls)}: {_intact(replicas)} runs"
+            f"{f' of {len(molecules)} molecules' if some else ''} stayed intact for "
+            f"{' to '.join(f'{t:g}' for t in dict.fromkeys((times[0], times[-1])))} ps."
+        )
+    return sentences
+
+
+def _intact(runs: Sequence[Mapping[str, Any]]) -> str:
+    return f"{sum(not r['failure'] for r in runs)} of {len(runs)}" if runs else NOT_RUN
+
+
+def _words(result: Mapping[str, Any], kind: str, walls: str) -> str:
+    """What simulations had that keeps them where the model was trained."""
+    if used_name(kind, BOUNDED) not in result["models"]:
+        return "without walls" if walls == "free" else "with walls"
+    return {BOUNDED: "walls and bounds", "walls": "walls, no bounds", "free": "no walls, no bounds"}[walls]
+
+
+def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
+    """For each shipped model, by condition, how many runs stayed intact, and when others failed.
+
+    Models that have bounds and were simulated only without them have None for "bounded".
+    """
+    found: dict[str, Any] = {}
+    for name, rows in sorted(result["rows"].items()):
+        kind, walls, ensemble = name.rsplit("-", 2)
+        if ensemble != "nvt" or kind not in SHIPPED:
+            continue
+        for molecule in dict.fromkeys(row["name"] for row in rows):
+            runs = _of(result, name, molecule)
+            failed = [round(r["survived_ps"], 1) for r in runs if r["failure"]]
+            ps = result["reached_ps"].get(name, {}).get(molecule, result["settings"]["ps"]["nvt"])
+            model = f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")
+            about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
+            if WALLS[walls]:
+                about["wall_share"] = round(mean(r["wall_share"] for r in runs), 4)
+            has_bounds = used_name(kind, BOUNDED) in result["models"]
+            found.setdefault(model, {BOUNDED: None} if has_bounds else {})[walls] = about
+    return found
+
+
+def _of(result: Mapping[str, Any], name: str, molecule: str) -> Sequence[Mapping[str, Any]]:
+    return [row for row in result["rows"].get(name, ()) if row["name"] == molecule]
+
+
+def _drift(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The largest drift of runs at constant energy without its sign, and how many of them failed."""
+    values = [abs(row["drift_meV_per_atom_ps"]) for row in rows if row["drift_meV_per_atom_ps"] is not None]
+    failed = sum(bool(row["failure"]) for row in rows)
+    largest = f"{max(values):.1g}" if values else NOT_RUN
+    return f"{largest}, {failed} failed" if failed else largest
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], key: str, form: str) -> str:
+    values = [row[key] for row in rows if row[key] is not None]
+    return format(mean(values), form) if values else NOT_RUN
