@@ -111,6 +111,7 @@ def test_a_simulation_is_continued_as_it_was_begun(tmp_path):
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the structures have nothing to do with the models
 def test_an_interrupted_simulation_ends_as_one_that_was_not(tmp_path, monkeypatch):
     monkeypatch.setattr(stability_runs, "PART", 10)
+    monkeypatch.setattr(stability_runs, "KEEP", 0.0)
     whole, parts = simulations(tmp_path / "whole"), simulations(tmp_path / "parts")
     whole.simulate(["free"], ["ethanol"], silent)
 
@@ -128,7 +129,7 @@ def test_an_interrupted_simulation_ends_as_one_that_was_not(tmp_path, monkeypatc
 
         def __call__(self, done: int) -> None:
             self.calls += 1
-            if self.calls == 3:
+            if self.calls == 4:  # the first is for what was done before
                 raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

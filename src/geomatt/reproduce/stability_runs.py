@@ -35,7 +35,8 @@ KINDS = (*SHIPPED, "schnet")  # the last: those that table 1 has trained
 WALLS = {"bounded": True, "walls": True, "free": False}
 BOUNDED = "bounded"
 SO_FAR = "-so-far"  # ends the names of pieces of simulations that are not at their end
-PART = 10_000  # steps between looks at the time, each kept
+PART = 1000  # steps between looks at the time
+KEEP = 30.0  # seconds between states that are kept
 TOGETHER = 2  # molecules in a call
 
 
@@ -128,7 +129,7 @@ class Simulations:
     def simulate(self, walls: Sequence[str], molecules: Sequence[str], progress: ProgressBar) -> None:
         """All seeds of molecules under conditions, as one simulation.
 
-        Its state is kept after every part: a deadline or Ctrl-C ends it, and the next call continues it.
+        Its state is kept now and then: a deadline or Ctrl-C ends it, and the next call continues it.
         """
         settings, checkpoint = self.settings, self._checkpoint(walls, molecules)
         if settings.out_of_time and not checkpoint.is_file():
@@ -144,16 +145,19 @@ class Simulations:
             dynamics.restore(checkpoint)
             earlier = read_extra(checkpoint)
             made = earlier if settings.out_of_time else {**made, "seconds": earlier["seconds"]}
-        before = made["seconds"]
+        before, kept = made["seconds"], started
         label = molecules[0] if len(molecules) == 1 else f"{len(molecules)} molecules"
         with progress(f"dynamics, {self.kind}-{self.ensemble}, {label}", steps) as advance:
             advance(dynamics.steps)
             while dynamics.steps < steps and not settings.out_of_time:
                 part = min(PART, steps - dynamics.steps)
                 dynamics.advance(part)
-                made = {**made, "seconds": round(before + time.monotonic() - started, 3)}
-                dynamics.save(checkpoint, made)
                 advance(part)
+                now = time.monotonic()
+                made["seconds"] = round(before + now - started, 3)
+                if now - kept >= KEEP or dynamics.steps == steps or settings.out_of_time:
+                    dynamics.save(checkpoint, made)
+                    kept = now
         self._keep(dynamics, walls, molecules, made)
         if dynamics.steps >= steps:
             checkpoint.unlink()
