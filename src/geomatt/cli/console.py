@@ -103,7 +103,13 @@ def duration(seconds: float) -> str:
 
 @contextmanager
 def bars(*columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Bars on stderr, one for each part of the work; yields `tell(part, done, total)`."""
+    """Bars on stderr, one for each part of the work; yields `tell(part, done, total)`.
+
+    Without a terminal, as in the log of a batch job, lines now and then.
+    """
+    if not console.is_terminal:
+        yield _lines()
+        return
     shown = (TextColumn("{task.description}"), BarColumn(), *(columns or (MofNCompleteColumn(),)))
     with Progress(*shown, TimeRemainingColumn(), console=console, transient=True) as progress:
         tasks: dict[str, TaskID] = {}
@@ -114,6 +120,27 @@ def bars(*columns: ProgressColumn) -> Iterator[Callable[[str, int, int | None], 
             progress.update(tasks[what], completed=done, total=total)
 
         yield tell
+
+
+def _lines() -> Callable[[str, int, int | None], None]:
+    """As `tell` of `bars`: a line when a part has taken a while, and again after a tenth of its time so far.
+
+    So a part of ten minutes has some thirty lines and one of ten hours some seventy.
+    """
+    parts: dict[str, tuple[float, int]] = {}  # when a part was first told, and what was done by then
+    said: dict[str, float] = {}
+
+    def tell(what: str, done: int, total: int | None) -> None:
+        now = time.monotonic()
+        began, first = parts.setdefault(what, (now, done))
+        spent = now - began
+        if now - said.setdefault(what, began) < max(PLAIN_SECONDS, spent / 10) or not total:
+            return
+        said[what] = now
+        left = f", {duration(spent * (total - done) / (done - first))} left" if done > first else ""
+        note(f"{what}  {done / total:.0%} after {duration(spent)}{left}")
+
+    return tell
 
 
 @contextmanager
