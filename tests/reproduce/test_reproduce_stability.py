@@ -11,6 +11,7 @@ from scripts_path import load_script
 
 from geomatt.data import Dataset, Structure, collate
 from geomatt.errors import GeomAttError
+from geomatt.locks import file_lock
 from geomatt.model import load
 from geomatt.progress import silent
 from geomatt.reproduce import ExperimentSettings, stability, stability_runs
@@ -74,7 +75,7 @@ def test_schnet_has_to_be_trained_first(tmp_path, monkeypatch):
 def test_models_that_do_not_ship_are_not_among_those_that_do():
     row = {"name": "ethanol", "failure": "", "survived_ps": 300.0, "wall_share": 0.01}
     rows = {f"{kind}-walls-nvt": [row] for kind in ("pair-s", "paper", "schnet")}
-    models = {"pair-s": {}, "pair-s-bounded": {}, "paper": {}, "schnet": {}}
+    models = {"pair-s": {}, "pair-s-bounded": {"ethanol": "fingerprint"}, "paper": {}, "schnet": {}}
     result = {"rows": rows, "models": models, "reached_ps": {}, "settings": {"ps": {"nvt": 300.0}}}
     found = summary_by_model(result)
     assert {name: list(about) for name, about in found.items()} == {
@@ -91,13 +92,14 @@ def simulations(folder, device: str = "cpu", ps: float = 0.02) -> Simulations:
     return Simulations(settings, Pieces(settings, "stability"), "pair", models, data, "nvt", ps)
 
 
-def test_a_simulation_is_continued_as_it_was_begun(tmp_path):
+def test_a_simulation_is_continued_as_it_was_begun(tmp_path, monkeypatch):
     """A run of some molecules with walls alone is not lost when a later call asks for more."""
     every = [(walls, molecule) for walls in ("walls", "free") for molecule in NUMBERS]
     assert simulations(tmp_path, "cuda").together([]) == []
     assert simulations(tmp_path, "cuda").together(every) == [(["walls", "free"], list(NUMBERS))]
     assert simulations(tmp_path).together(every) == [(["walls", "free"], [m]) for m in NUMBERS]
     gpu = simulations(tmp_path, "cuda")
+    monkeypatch.setattr(Simulations, "_begun", lambda self, path, molecules: {"made": {}})
     gpu._checkpoint(["walls"], ["ethanol", "benzene"]).touch()
     assert gpu.together(every) == [
         (["walls"], ["ethanol", "benzene"]),
@@ -108,29 +110,30 @@ def test_a_simulation_is_continued_as_it_was_begun(tmp_path):
     assert gpu.together([("free", "benzene")]) == [(["free"], ["benzene"])]
 
 
+class Interrupted:
+    """Progress that is interrupted after its second part."""
+
+    def __init__(self, label: str, total: int):
+        self.calls = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def __call__(self, done: int) -> None:
+        self.calls += 1
+        if self.calls == 4:  # the first is for what was done before
+            raise KeyboardInterrupt
+
+
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the structures have nothing to do with the models
 def test_an_interrupted_simulation_ends_as_one_that_was_not(tmp_path, monkeypatch):
     monkeypatch.setattr(stability_runs, "PART", 10)
     monkeypatch.setattr(stability_runs, "KEEP", 0.0)
     whole, parts = simulations(tmp_path / "whole"), simulations(tmp_path / "parts")
     whole.simulate(["free"], ["ethanol"], silent)
-
-    class Interrupted:
-        """Progress that is interrupted after its second part."""
-
-        def __init__(self, label: str, total: int):
-            self.calls = 0
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-        def __call__(self, done: int) -> None:
-            self.calls += 1
-            if self.calls == 4:  # the first is for what was done before
-                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         parts.simulate(["free"], ["ethanol"], Interrupted)
@@ -143,6 +146,51 @@ def test_an_interrupted_simulation_ends_as_one_that_was_not(tmp_path, monkeypatc
     assert not parts.rows("free")[1]
     assert len(parts.rows("free")[0]) == SEEDS
     assert not parts._checkpoint(["free"], ["ethanol"]).exists()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_state_of_another_seed_or_model_is_not_continued(tmp_path, monkeypatch):
+    monkeypatch.setattr(stability_runs, "PART", 10)
+    monkeypatch.setattr(stability_runs, "KEEP", 0.0)
+    begun = simulations(tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        begun.simulate(["free"], ["ethanol"], Interrupted)
+    assert begun.together([("free", "ethanol"), ("walls", "ethanol")])[0] == (["free"], ["ethanol"])
+    other_seed = replace(begun, settings=ExperimentSettings(out=tmp_path, device="cpu", seed=1))
+    bare = {molecule: model.without_bounds() for molecule, model in begun.models.items()}
+    for other in (other_seed, replace(begun, models=bare)):
+        assert other.together([("free", "ethanol"), ("walls", "ethanol")]) == [
+            (["free", "walls"], ["ethanol"])
+        ]
+    clean = simulations(tmp_path / "clean")
+    seeded = replace(clean, settings=ExperimentSettings(out=tmp_path / "clean", device="cpu", seed=1))
+    other_seed = replace(other_seed, pieces=Pieces(other_seed.settings, "stability"))
+    seeded = replace(seeded, pieces=Pieces(seeded.settings, "stability"))
+    for each in (other_seed, seeded):
+        each.simulate(["free"], ["ethanol"], silent)
+    assert other_seed.rows("free") == seeded.rows("free")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_another_process_simulates_is_left_to_it(tmp_path):
+    runs = simulations(tmp_path)
+    lock = runs._checkpoint(["free"], ["ethanol"]).with_suffix(".lock")
+    with file_lock(lock):
+        runs.simulate(["free"], ["ethanol"], silent)
+    assert not runs.finished("free", "ethanol")
+    assert runs.together([("free", "ethanol")]) == [(["free"], ["ethanol"])]
+    runs.simulate(["free"], ["ethanol"], silent)
+    assert runs.finished("free", "ethanol")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_deadline_before_the_first_step_leaves_nothing_behind(tmp_path, monkeypatch):
+    runs = simulations(tmp_path)
+    late = iter([False] + [True] * 9)
+    monkeypatch.setattr(ExperimentSettings, "out_of_time", property(lambda self: next(late)))
+    runs.simulate(["free"], ["ethanol"], silent)
+    assert runs.rows("free") == ([], {})
+    assert not runs._checkpoint(["free"], ["ethanol"]).exists()
 
 
 def test_the_longest_of_unfinished_simulations_is_kept(tmp_path):
@@ -164,7 +212,7 @@ def test_some_molecules_and_shorter_runs_are_named():
     rows = [{**row, "name": "benzene"}, {**row, "name": "ethanol", "failure": "a bond", "survived_ps": 20.0}]
     result = {
         "rows": {"pair-bounded-nvt": rows},
-        "models": {"pair-bounded": {}, "pair": {}},
+        "models": {"pair-bounded": dict.fromkeys(NUMBERS, "fingerprint"), "pair": {}},
         "data": {f"md17/{molecule}": {} for molecule in NUMBERS},
         "reached_ps": {"pair-bounded-nvt": {"ethanol": 140.0}},
         "settings": {"ps": {"nvt": 300.0, "nve": 50.0}, "seeds": 5},

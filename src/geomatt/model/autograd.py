@@ -18,6 +18,7 @@ class AutogradEngine(Engine):
 
     def __init__(self, network: Network) -> None:
         self.network = copy.deepcopy(network).requires_grad_(False)  # weights come with every call
+        self.network.make_room(())  # bounds come with them, or not at all
         self.names = [name for name, _ in network.named_parameters()]
 
     def compute(

@@ -15,6 +15,7 @@ from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import MD17, STAND_IN
 from geomatt.reproduce.published import (
+    EARLIER,
     ERRORS,
     PEERS,
     WORDS,
@@ -206,6 +207,7 @@ class Pair(Experiment):
             for name, theirs in peers.items():
                 good, count = no_worse((models, theirs[molecule]) for molecule, models in ours.items())
                 if count:
+                    name = f"the {name}" if name == EARLIER else name
                     sentences.append(f"{what}: no worse than {name} in {good} of {count} cells.")
         return " ".join(sentences) or "Not run yet."
 
@@ -226,12 +228,17 @@ def _table(result: Mapping[str, Any], collection: str, kind: int) -> ResultTable
     unit = UNITS[collection] + ("/Å" if kind else "")
     spread = "mean ± population standard deviation where there are several draws of frames"
     tested = f"{tested_on(models)}; {spread}" if models else "not run yet"
+    notes = [f"MAE, {unit}. Ours: {tested}."]
+    if EARLIER in stated:
+        notes.append("Prototype: 256 channels, 3 rounds, 480 epochs, one draw of frames.")
+    if set(stated) - {EARLIER}:
+        notes.append("Others: published, 1000 training frames.")
     return error_table(
         f"pair-{collection}-{('energy', 'forces')[kind]}",
         f"{WORDS[kind].capitalize()} of {'MD17' if collection == 'md17' else 'rMD17'}",
         {**ours, **stated},
         MD17 if ours or stated else ["not run"],
-        f"MAE, {unit}. Ours: {tested}. Others: published, 1000 training frames.",
+        " ".join(notes),
         error=ERRORS[kind],
         digits=DIGITS[collection],
         with_mean=False,

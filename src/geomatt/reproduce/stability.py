@@ -49,6 +49,7 @@ class Stability(Experiment):
         used: dict[str, dict[str, str]] = {}  # fingerprints of the models of each kind
         reached: dict[str, dict[str, float]] = {}  # ps of simulations that are not at their end, by molecule
         missing: dict[str, int] = {}
+        every: list[tuple[Simulations, list[str]]] = []
         for kind, ensemble in itertools.product(("fast",) if settings.quick else KINDS, length):
             shipped = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
             if kind in settings.parts and not shipped:
@@ -67,10 +68,12 @@ class Stability(Experiment):
                 ]
                 for walls_there, molecules in found.together(wanted):
                     found.simulate(walls_there, molecules, progress)
-                for walls in conditions:
-                    name = f"{kind}-{walls}-{ensemble}"
-                    rows[name], reached[name] = found.rows(walls)
-                    missing[name] = sum(not found.finished(walls, molecule) for molecule in data)
+                every.append((found, conditions))
+        for found, walls in ((found, walls) for found, conditions in every for walls in conditions):
+            # After all simulations: other processes may have added some meanwhile.
+            name = f"{found.kind}-{walls}-{found.ensemble}"
+            rows[name], reached[name] = found.rows(walls)
+            missing[name] = sum(not found.finished(walls, molecule) for molecule in data)
         return {
             "settings": {
                 "ps": length,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import torch
 from torch.nn import functional
 
 from geomatt.data import Dataset, collate
+from geomatt.locks import LockedError, file_lock
 from geomatt.model import Network, Potential, fingerprint
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
 from geomatt.reproduce.inputs import unseen_frames
@@ -113,8 +115,12 @@ class Simulations:
         together, on a CPU molecule by molecule: it gains nothing by more at once, and finished ones are kept.
         """
         found, left = [], list(wanted)
-        for path in sorted(self._checkpoint([], []).parent.glob(f"{self.kind}-{self.ensemble}+*")):
+        for path in sorted(
+            self._checkpoint([], []).parent.glob(f"{self.kind}-{self.ensemble}+*.safetensors")
+        ):
             walls, molecules = (part.split("-") for part in path.stem.split("+")[1:])
+            if not self._begun(path, molecules):
+                continue
             if set(units := list(itertools.product(walls, molecules))) & set(left):
                 found.append((walls, molecules))
                 left = [unit for unit in left if unit not in units]
@@ -129,21 +135,32 @@ class Simulations:
     def simulate(self, walls: Sequence[str], molecules: Sequence[str], progress: ProgressBar) -> None:
         """All seeds of molecules under conditions, as one simulation.
 
-        Its state is kept now and then: a deadline or Ctrl-C ends it, and the next call continues it.
+        Its state is kept now and then: a deadline or Ctrl-C ends it, and the next call continues it. What
+        another process is simulating is left to it.
         """
-        settings, checkpoint = self.settings, self._checkpoint(walls, molecules)
-        if settings.out_of_time and not checkpoint.is_file():
+        checkpoint = self._checkpoint(walls, molecules)
+        with suppress(LockedError), file_lock(checkpoint.with_suffix(".lock")):
+            if all(self.finished(*unit) for unit in itertools.product(walls, molecules)):
+                return  # by another process, meanwhile
+            self._simulate(walls, molecules, checkpoint, progress)
+
+    def _simulate(
+        self, walls: Sequence[str], molecules: Sequence[str], checkpoint: Path, progress: ProgressBar
+    ) -> None:
+        settings, begun = self.settings, self._begun(checkpoint, molecules)
+        if settings.out_of_time and not begun:
             return
         started, made = time.monotonic(), provenance(settings, 0.0)
+        inputs = self._all_inputs(molecules)
         config = stability_config(self.ensemble)
         models = {molecule: self.models[molecule] for molecule in molecules}
         dynamics = BatchedDynamics(
             simulated_groups(models, self.data, settings, walls), config, device=settings.device
         )
         steps = round(self.ps * 1000 / config.timestep_fs / config.interval) * config.interval
-        if checkpoint.is_file():
+        if begun:
             dynamics.restore(checkpoint)
-            earlier = read_extra(checkpoint)
+            earlier = begun["made"]
             made = earlier if settings.out_of_time else {**made, "seconds": earlier["seconds"]}
         before, kept = made["seconds"], started
         label = molecules[0] if len(molecules) == 1 else f"{len(molecules)} molecules"
@@ -156,11 +173,20 @@ class Simulations:
                 now = time.monotonic()
                 made["seconds"] = round(before + now - started, 3)
                 if now - kept >= KEEP or dynamics.steps == steps or settings.out_of_time:
-                    dynamics.save(checkpoint, made)
+                    dynamics.save(checkpoint, {"made": made, "inputs": inputs})
                     kept = now
-        self._keep(dynamics, walls, molecules, made)
+        if dynamics.steps:
+            self._keep(dynamics, walls, molecules, made)
         if dynamics.steps >= steps:
             checkpoint.unlink()
+
+    def _begun(self, checkpoint: Path, molecules: Sequence[str]) -> dict[str, Any]:
+        """What the file of a simulation of these models, data and seed says; empty for any other, or none."""
+        if not set(molecules) <= set(self.models) or not checkpoint.is_file():
+            return {}
+        extra = read_extra(checkpoint)
+        same = isinstance(extra, dict) and extra.get("inputs") == self._all_inputs(molecules)
+        return extra if same else {}
 
     def _keep(
         self, dynamics: BatchedDynamics, walls: Sequence[str], molecules: Sequence[str], made: dict[str, Any]
@@ -191,6 +217,9 @@ class Simulations:
     def _inputs(self, molecule: str) -> dict[str, Any]:
         return piece_inputs(self.models[molecule], self.data[molecule], self.ensemble, self.ps)
 
+    def _all_inputs(self, molecules: Sequence[str]) -> dict[str, Any]:
+        return {"seed": self.settings.seed, **{m: self._inputs(m) for m in molecules}}
+
     def _checkpoint(self, walls: Sequence[str], molecules: Sequence[str]) -> Path:
         name = f"{self.kind}-{self.ensemble}+{'-'.join(walls)}+{'-'.join(molecules)}.safetensors"
         return self.settings.work("stability") / name
@@ -210,8 +239,8 @@ def simulated_groups(
     elements = sorted({z for model in models.values() for z in model.network.config.elements})
     networks = {m: model.network.with_elements(elements) for m, model in models.items()}
     alike: dict[Any, list[str]] = {}
-    for molecule in models:
-        alike.setdefault(networks[molecule].config, []).append(molecule)
+    for molecule, model in models.items():
+        alike.setdefault((networks[molecule].config, model.bounded), []).append(molecule)
     groups = []
     for members in alike.values():
         members.sort(key=lambda m: data[m].sizes.max())

@@ -98,7 +98,7 @@ def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
             about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
             if WALLS[walls]:
                 about["wall_share"] = round(mean(r["wall_share"] for r in runs), 4)
-            has_bounds = used_name(kind, BOUNDED) in result["models"]
+            has_bounds = molecule in result["models"].get(used_name(kind, BOUNDED), ())
             found.setdefault(model, {BOUNDED: None} if has_bounds else {})[walls] = about
     return found
 

@@ -27,7 +27,8 @@ class TritonEngine(DenseEngine):
     """`DenseEngine` with Triton kernels where they serve."""
 
     gathers = True
-    # Products with weights that are kept are those of `halves`, as accurate as in float32 and faster;
+    # Products with weights that are kept are those of `halves`, as accurate as in float32 and faster, if the
+    # network is bounded: states of others may not fit into float16 outside the training data.
     # `scripts/check_halves.py` compares both in dynamics.
     in_halves: ClassVar[bool] = True
 
@@ -41,7 +42,8 @@ class TritonEngine(DenseEngine):
         if len(parameters["elements"]) > 1:
             parameters = {**parameters, **{name: parameters[name].contiguous() for name in MULTIPLIED}}
         prepared = super().prepare(parameters, keep=keep)
-        if keep and self.in_halves and parameters["K"].dtype == torch.float32:
+        single = parameters["K"].dtype == torch.float32
+        if keep and self.in_halves and single and "ceiling" in parameters:
             parts = {name + PARTS: split(w) for name, w in matrices(parameters).items()}
             prepared = {**prepared, **parts}
         return prepared

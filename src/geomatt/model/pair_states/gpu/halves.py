@@ -2,8 +2,8 @@
 
 A float32 number is a sum of two of float16, the second 2⁻¹¹ times as large as the first, so three products of
 such parts, summed in float32, leave out what is of the order of float32's own rounding (Ootomo & Yokota 2022,
-arXiv 2203.03341). Weights are split once, states on the way. Numbers above 65,504, far outside of what states
-are, become nan.
+arXiv 2203.03341). Weights are split once, states on the way. Numbers above 65,504 become nan: far more than
+states of a network with ceilings reach, but without them a displaced molecule gets there.
 """
 
 # mypy: disable-error-code="no-untyped-def"
