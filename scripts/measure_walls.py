@@ -60,7 +60,7 @@ def main() -> None:
                 measure(given, model, *map(float, numbers), *map(float, walls.split(",")))
         new = [json.loads(path.read_text(encoding="utf-8")) for path in sorted(given.out.glob("*.json"))]
         before = json.loads(target.read_text(encoding="utf-8"))["runs"] if target.is_file() else []
-        runs = {tuple(run[name] for name in ORDER): run for run in (*before, *new)}
+        runs = {tuple(run[name] for name in ORDER): run for run in (*before, *new) if "bounds" in run}
         target.write_text(json.dumps({"runs": list(runs.values())}, indent=1) + "\n", encoding="utf-8")
     write_block(ROOT / PAGE, "walls", table(json.loads(target.read_text(encoding="utf-8"))))
 
@@ -68,14 +68,14 @@ def main() -> None:
 def measure(
     given: argparse.Namespace, name: str, kelvin: float, ps: float, stiffness: float, margin: float
 ) -> None:
-    """One case with one sort of walls, unless that was done before."""
+    """One case with one sort of walls, unless that was done before with the same model."""
     label = f"{name.replace('/', '-').replace(':', '-')}-{kelvin:g}K-{ps:g}ps-{stiffness:g}-{margin:g}"
     label += "-no-bounds" if given.no_bounds else ""
     path = given.out / f"{label}-{given.replicas}-seed{given.seed}.json"
-    if path.is_file():
-        return
     model = load(name).members[0]
     model = model.without_bounds() if given.no_bounds else model
+    if path.is_file() and json.loads(path.read_text(encoding="utf-8"))["fingerprint"] == fingerprint(model):
+        return
     data = read(find_file(given.data, name.partition(":")[0]))
     starts = unseen_frames(model, data, given.replicas, given.seed)
     assert model.domain is not None

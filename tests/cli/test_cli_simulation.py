@@ -196,7 +196,7 @@ def test_a_relaxation_that_runs_away_says_so(place):
         "--relaxed",
         code=1,
     )
-    assert "of 2 of 2 points ran away" in scanned
+    assert "of 2 of 2 points led to no result" in scanned
     assert "in a row" in json.loads((place / "acetamide_scan" / "scan.json").read_text())["failures"][0]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from test_pair_dense import close, members
+from test_pair_dense import close, members, slopes
 from test_pair_network import random_batch, small_network
 from torch import Tensor
 
@@ -17,9 +17,9 @@ from geomatt.errors import GeomAttError
 from geomatt.model import Normalisation, Potential, load, save
 from geomatt.model.autograd import AutogradEngine
 from geomatt.model.bounds import _batches, bounds_of, with_bounds, without_bounds
-from geomatt.model.interface import Parameters
+from geomatt.model.interface import Engine, Parameters
 from geomatt.model.native.library import compiler
-from geomatt.model.pair_states.ceiling import LEAST, ceiling_of, saturated, saturation_slope
+from geomatt.model.pair_states.ceiling import LEAST, ceiling_of, margin_of, saturated, saturation_slope
 from geomatt.model.pair_states.cpu.engine import CompiledEngine
 from geomatt.model.pair_states.dense.engine import DenseEngine
 from geomatt.model.pair_states.network import PairStates
@@ -141,16 +141,55 @@ def test_a_model_file_keeps_the_ceiling(tmp_path) -> None:
 
 
 def test_a_network_with_ceilings_still_has_gradients_of_a_loss() -> None:
-    """By automatic differentiation, which the choice of engines falls back to."""
+    """Of energies and forces, by automatic differentiation, which the choice of engines falls back to."""
     network, state, batch = members(1)
     network, state = with_ceiling(network, state, batch)
-    engine = network.engine()
+    by_energy, by_forces = slopes(batch)
+    engine, step = network.engine(), 1e-6
     found = engine.evaluate(engine.prepare(state), batch, gradient=True)
-    gradient = engine.gradient(found, torch.ones_like(found.energy), torch.zeros_like(batch.positions))
-    reference = AutogradEngine(network)
-    expected = reference.evaluate(state, batch, gradient=True)
-    right = reference.gradient(expected, torch.ones_like(found.energy), torch.zeros_like(batch.positions))
-    assert close(gradient, right)
+    gradient = engine.gradient(found, by_energy, by_forces)[0]
+
+    def loss(name: str, shift: Tensor) -> float:
+        moved = {**state, name: state[name] + shift}
+        there = engine.evaluate(engine.prepare(moved), batch)
+        assert there.forces is not None
+        return float((by_energy * there.energy).sum() + (by_forces * there.forces).sum())
+
+    parts = gradient.split([p.numel() for p in network.parameters()])
+    for (name, p), part in zip(network.named_parameters(), parts, strict=True):
+        along = torch.randn(p.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+        slope = (loss(name, step * along) - loss(name, -step * along)) / (2 * step)
+        expected = float((part.reshape(p.shape) * along).sum())
+        assert slope == pytest.approx(expected, rel=1e-5, abs=1e-6), name
+
+
+@pytest.mark.parametrize("engine_class", [AutogradEngine, DenseEngine, SparseEngine])
+def test_bounds_are_those_of_the_weights_alone(engine_class: type[Engine]) -> None:
+    """Not of the network that an engine was made for."""
+    free, state, batch = members(1)
+    bounded, limited = with_ceiling(members(1)[0], state, batch)
+    right = {
+        name: AutogradEngine(free).evaluate(s, batch).energy
+        for name, s in (("free", state), ("bounded", limited))
+    }
+    assert not torch.equal(right["free"], right["bounded"])
+    for network in (free, bounded):
+        engine = engine_class(network)
+        for name, weights in (("free", state), ("bounded", limited)):
+            assert close(engine.evaluate(engine.prepare(weights), batch).energy, right[name])
+
+
+def test_with_few_frames_ceilings_are_further_up() -> None:
+    network, data = small_network(0), chain(0.05)
+    lowest, highest = (
+        torch.stack(x) for x in zip(*map(network._ranges, _batches(network, data)), strict=True)
+    )
+    span = highest.amax(0) - lowest.amin(0)
+    top = bounds_of(network, data)["ceiling"][0]
+    torch.testing.assert_close(top, highest.amax(0) + 0.25 * span)  # 10 / 40 frames
+    assert [margin_of(r, n) for r, n in ((0.0, 1000), (5.0, 1000), (0.0, 20), (5.0, 5), (0.0, 0))] == [
+        0.1, 0.5, 0.5, 2.0, 10.0,
+    ]  # fmt: skip
 
 
 def test_bounds_are_measured_in_parts_without_padding() -> None:
@@ -162,16 +201,13 @@ def test_bounds_are_measured_in_parts_without_padding() -> None:
     assert close(together, apart["ceiling"])
 
 
-@pytest.mark.parametrize("name", ["dense", "autograd", "auto"])
-def test_a_ceiling_is_never_left_out_of_a_gradient(name: str) -> None:
+def test_the_engine_for_training_refuses_ceilings() -> None:
+    """It would leave them out of the gradient."""
     network, state, batch = members(1)
     network, state = with_ceiling(network, state, batch)
-    engine = network.engine(name)
-    if name == "dense":
-        with pytest.raises(GeomAttError, match="has bounds"):
-            engine.evaluate(engine.prepare(state), batch, gradient=True)
-    else:
-        assert engine.evaluate(engine.prepare(state), batch, gradient=True).energy is not None
+    engine = network.engine("dense")
+    with pytest.raises(GeomAttError, match="has bounds"):
+        engine.evaluate(engine.prepare(state), batch, gradient=True)
 
 
 def test_measuring_bounds_leaves_the_network_as_it_is() -> None:
@@ -189,8 +225,8 @@ def test_measuring_bounds_leaves_the_network_as_it_is() -> None:
 def test_a_transferred_network_keeps_what_its_base_has_seen() -> None:
     """In rounds, whose weights it has from there; its readout is another one."""
     network, channels = with_bounds(small_network(0), chain(0.3)), small_network(0).config.channels
-    few = chain(0.3).select([0, 1])
-    own, both = bounds_of(network, few)["ceiling"], bounds_of(network, few, network)["ceiling"]
+    calm = chain(0.05)
+    own, both = bounds_of(network, calm)["ceiling"], bounds_of(network, calm, network)["ceiling"]
     assert network.ceiling is not None
     assert torch.equal(both[:, -3 * channels :], own[:, -3 * channels :])
     assert bool((both >= own).all())
@@ -206,7 +242,8 @@ def test_cells_are_looked_at_one_by_one() -> None:
     assert [len(batch.numbers) for batch in _batches(network, cells)] == [1, 1, 1]
     assert max(len(batch.numbers) for batch in _batches(network, data)) == 32
     potential = Potential(with_bounds(network, cells), Normalisation(), {})
-    network.ceiling[0] -= 0.5  # lower, so that the structure reaches it
+    network.ceiling[0] -= 2 * network.ceiling[1] + 0.5  # lower, so that the structure reaches it
+    network.ceiling[1] = 0.2
     shifts = np.sin(np.arange(15.0)).reshape(5, 3)
     wild = replace(cells[0], positions=cells[0].positions + shifts)
     strained = [in_a_cell(replace(wild, positions=c * wild.positions), 4.0 * c) for c in (0.999, 1.001)]

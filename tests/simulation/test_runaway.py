@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from geomatt import Structure, load
+from geomatt.model import Normalisation, Potential, new_network
 from geomatt.simulation.runaway import (
     ENDED_OVERLAPPING,
     FOREIGN,
@@ -99,8 +100,22 @@ def test_other_bonds_of_a_molecule_the_model_does_not_know_are_no_result():
     result = relax(load("md17/uracil:pair", dtype="float64"), ACETAMIDE, RelaxSettings(steps=300))
     assert result.bonds_changed
     assert result.failure == FOREIGN
+    assert not result.ran_away
     assert not result.converged
     assert result.fmax.max() < 100.0
+
+
+def test_several_of_one_molecule_are_not_foreign_if_energies_are_extensive():
+    network = new_network("pair", {"channels": 4, "rounds": 1, "functions": 4, "radius": 4.0}, (1, 8))
+    model = Potential(network, Normalisation(0.0, 1.0, {1: -1.0, 8: -2.0}, {1: 2, 8: 1}), {})
+
+    def foreign(*numbers):
+        return model.foreign(Structure(np.array(numbers), np.arange(3.0 * len(numbers)).reshape(-1, 3)))
+
+    assert not foreign(8, 1, 1)
+    assert not foreign(8, 8, 1, 1, 1, 1)
+    assert foreign(8, 1)
+    assert foreign(8, 8, 1, 1)
 
 
 def test_forces_that_overflow_end_the_relaxation(monkeypatch):

@@ -112,10 +112,8 @@ def marked(result: Relaxed) -> Structure:
 
 def ran_away(result: Relaxed) -> str:
     """What happened in a relaxation that ran away, and what to do."""
-    from geomatt.simulation.runaway import FOREIGN
-
     change = result.energies[-1] - result.energies[0]
-    what = "ended at" if result.failure == FOREIGN else "ran away and was stopped at"
+    what = "ran away and was stopped at" if result.ran_away else "ended at"
     return (
         f"the relaxation {what} step {result.steps}: {result.failure}; the energy changed by {change:+.3g} "
         "eV. The model does not know this structure: use a model trained on this molecule or material, or "
@@ -151,7 +149,7 @@ def _row(number: int, r: Relaxed) -> list[str]:
         _short(r.fmax[-1], 1e4),
         f"{r.rmsd:.3f}",
         str(len(r.bonds_changed)),
-        "stopped" if r.failure else "yes" if r.converged else "no",
+        "stopped" if r.ran_away else "yes" if r.converged else "no",
     ]
 
 
@@ -165,9 +163,10 @@ def _explain(results: list[Relaxed], settings: RelaxSettings, stopped: bool) -> 
         name = f"Structure {number}: " if len(results) > 1 else ""
         if r.failure:
             warn(name + ran_away(r))
-            continue
-        for bond, what in r.bonds_changed[:5]:
+        for bond, what in r.bonds_changed[: 0 if r.ran_away else 5]:
             warn(f"{name}the bond {bond} {what}.")
+        if r.failure:
+            continue
         if not r.converged and not (stopped and number == len(results) - 1):
             other = "" if settings.optimiser == "fire" else "use --optimiser fire, "
             warn(

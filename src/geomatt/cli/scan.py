@@ -212,7 +212,7 @@ def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[st
     failed = [text for text in found.failures if text]
     if failed:
         warn(
-            f"the relaxation of {len(failed)} of {len(found.values)} points ran away and was stopped "
+            f"the relaxation of {len(failed)} of {len(found.values)} points led to no result "
             f"({failed[0]}). The model does not know these structures; their energies mean nothing."
         )
     unfinished = int((~found.converged).sum()) - len(failed)

@@ -235,6 +235,10 @@ class AnyPotential(ABC):
         composition = self.members[0].normalisation.composition
         return bool(composition) and dict(Counter(structure.numbers.tolist())) != composition
 
+    def foreign(self, structure: Structure) -> bool:
+        """True for atoms that are neither those of the one molecule trained on nor several of it."""
+        return self.other_composition(structure) and not self._copies(structure)
+
     def _copies(self, structure: Structure) -> bool:
         """True for several of the one molecule the model was trained on, if its energies are extensive."""
         first, counts = self.members[0].normalisation, Counter(structure.numbers.tolist())
@@ -245,7 +249,7 @@ class AnyPotential(ABC):
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""
         found, composition = [], self.members[0].normalisation.composition
-        if composition and self.other_composition(structure) and not self._copies(structure):
+        if self.foreign(structure):
             known = formula([z for z, n in composition.items() for _ in range(n)])
             found.append(
                 f"This model was trained on {known} alone: energies of other compositions have an arbitrary "

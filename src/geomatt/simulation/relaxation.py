@@ -44,7 +44,12 @@ class Relaxed:
     fmax: np.ndarray  # (steps + 1,) eV/Å
     wall_steps: int  # steps in which a wall acted
     bonds_changed: list[tuple[str, str]]  # such as ("C1–O2", "broke")
-    failure: str = ""  # why it was stopped; empty for one that did not run away
+    failure: str = ""  # why its end is no result, in words; empty if it may be one
+
+    @property
+    def ran_away(self) -> bool:
+        """True for one that was stopped; its last structure is of no use."""
+        return self.failure not in ("", FOREIGN)
 
     @property
     def rmsd(self) -> float:
@@ -118,7 +123,7 @@ def relax(
     changed = bond_changes(start, end)
     if converged and not failure:
         failure = runaway.failure_at_end()
-    if changed and not failure and potential.other_composition(structure):
+    if changed and not failure and potential.foreign(structure):
         failure = FOREIGN
     return Relaxed(
         start,

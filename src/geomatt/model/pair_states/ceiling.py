@@ -13,6 +13,7 @@ them all states and the energy, are bounded; for those frames nothing changes.
 
 A network with a radius may be used on structures larger than those it was trained on, whose atoms have more
 neighbours. Their units leave the range that smaller ones show without any harm, so the part is larger there.
+So it is with few frames, which do not show the whole range.
 
 A ceiling is a tensor (..., 2, U): t and w of all U units, 2C of each round, then 2C and C of the readout.
 """
@@ -27,6 +28,7 @@ from torch import Tensor
 from geomatt.errors import GeomAttError
 
 MARGIN, MARGIN_WITH_RADIUS = 0.1, 0.5
+FEW = 10.0  # the part is at least this over the number of frames
 LEAST = 1e-3  # of w
 
 
@@ -42,6 +44,11 @@ def refuse_ceiling(weights: Mapping[str, Tensor]) -> None:
 def units(rounds: int, channels: int) -> int:
     """U."""
     return (2 * rounds + 3) * channels
+
+
+def margin_of(radius: float | None, frames: int) -> float:
+    """The part of a unit's range that a ceiling is above it."""
+    return max(MARGIN_WITH_RADIUS if radius else MARGIN, FEW / max(frames, 1))
 
 
 def ceiling_of(lowest: Tensor, highest: Tensor, margin: float = MARGIN) -> Tensor:

@@ -40,9 +40,8 @@ from geomatt.data.batch import Batch
 from geomatt.errors import GeomAttError
 from geomatt.model.interface import AttentionPaths, AttentionRecord, Engine, Network
 from geomatt.model.pair_states.ceiling import (
-    MARGIN,
-    MARGIN_WITH_RADIUS,
     ceiling_of,
+    margin_of,
     of_readout,
     of_round,
     saturated,
@@ -202,15 +201,17 @@ class PairStates(Network):
         """The ceiling of the hidden units, from their values in these structures; in rounds that of the base
         where it is higher."""
         kept, self.ceiling = self.ceiling, None
+        frames, ranges = 0, []
         try:
-            ranges = [self._ranges(batch) for batch in batches]
+            for batch in batches:
+                frames += len(batch.numbers)
+                ranges.append(self._ranges(batch))
         finally:
             self.ceiling = kept
         if not ranges:
             return {}
         lowest, highest = (torch.stack(ends) for ends in zip(*ranges, strict=True))
-        margin = MARGIN_WITH_RADIUS if self.config.radius else MARGIN
-        ceiling = ceiling_of(lowest.amin(0), highest.amax(0), margin)
+        ceiling = ceiling_of(lowest.amin(0), highest.amax(0), margin_of(self.config.radius, frames))
         if "ceiling" in base:
             rounds = ceiling[:, : -3 * self.config.channels]
             rounds.copy_(torch.maximum(rounds, base["ceiling"].to(rounds)[:, : rounds.shape[1]]))
