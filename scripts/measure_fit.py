@@ -1,9 +1,10 @@
-"""Measure how well models fit the frames they were trained on: what they cannot fit is noise of the labels.
+"""Measure how well models fit the frames they were trained on, and what their bounds change on others.
 
     python scripts/measure_fit.py --data DIR [--kind pair] [--frames 400]
 
-Errors of the shipped models md17/…:KIND on frames they were trained on and on others, by the place of a frame
-in the trajectory. Writes results/fit.json and a table in docs/pair-states.md. With --table, only the table.
+What models cannot fit in training is noise of the labels. Errors of the shipped models md17/…:KIND on frames
+they were trained on and on others, by the place of a frame in the trajectory. Writes results/fit.json and a
+table in docs/pair-states.md. With --table, only the table.
 """
 
 from __future__ import annotations
@@ -59,12 +60,15 @@ def measure(given: argparse.Namespace, molecule: str) -> dict[str, Any]:
         every = np.flatnonzero(which)
         rows = every[np.linspace(0, len(every) - 1, min(given.frames, len(every))).astype(int)]
         energy, forces = errors(model, data, rows)
+        free = errors(model.without_bounds(), data, rows)
         part = rows * PARTS // len(data)
         found[sort] = {
             "frames": len(rows),
             "energy_mae": float(energy.mean()),
             "force_mae": float(forces.mean()),
             "force_mae_by_part": [float(forces[part == k].mean()) for k in range(PARTS)],
+            "changed_by_bounds": int(((energy != free[0]) | (forces != free[1])).sum()),
+            "without_bounds": {"energy_mae": float(free[0].mean()), "force_mae": float(free[1].mean())},
         }
     return found
 
@@ -85,16 +89,25 @@ def errors(model: Potential, data: Dataset, rows: np.ndarray) -> tuple[np.ndarra
 def table(result: dict[str, Any]) -> str:
     """Errors on trained and other frames, and forces by parts of the trajectory."""
     heads = ["molecule", "energies: trained", "others", "forces: trained", "others"]
-    heads += [f"{k + 1}/{PARTS}" for k in range(PARTS)]
+    heads += [*(f"{k + 1}/{PARTS}" for k in range(PARTS)), "bounded"]
     lines = [f"| {' | '.join(heads)} |", f"| --- |{' ---: |' * (len(heads) - 1)}"]
     for molecule, row in result["rows"].items():
         numbers = [row[sort][name] for name in ("energy_mae", "force_mae") for sort in ("trained", "others")]
         cells = [f"{x:.3f}" for x in (*numbers, *row["others"]["force_mae_by_part"])]
+        cells.append(str(row["others"]["changed_by_bounds"]))
         lines.append(f"| {' | '.join([molecule.replace('_', ' '), *cells])} |")
+    changes = [
+        abs(sort["without_bounds"][name] - sort[name])
+        for row in result["rows"].values()
+        for sort in (row["trained"], row["others"])
+        for name in ("energy_mae", "force_mae")
+    ]
     note = (
         f"MAE of md17/…:{result['kind']}, {result['unit']} and {result['unit']}/Å, on {result['frames']} "
         f"frames evenly from those it was trained on, and as many others. 1/{PARTS} to {PARTS}/{PARTS}: "
-        f"forces of the others by parts of the trajectory. Made by `python scripts/measure_fit.py`, commit "
+        f"forces of the others by parts of the trajectory. Bounded: how many of the others the bounds of the "
+        f"network change; without bounds no error differs by more than {max(changes):.1g}. Made by "
+        f"`python scripts/measure_fit.py`, commit "
         f"{str(result['commit'])[:10]}, {result['seconds']:.0f} s on {result['hardware']}."
     )
     return "\n".join([*lines, "", note])

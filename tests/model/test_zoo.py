@@ -94,6 +94,8 @@ def test_unstable_models_warn_in_dynamics(shipped):
     path.write_text(json.dumps({"md17/aspirin": {"free": failed, "walls": kept}}))
     assert "5/5 300 ps" in CliRunner().invoke(app, ["models"]).output
     GeomAttCalculator(geomatt.load("md17/aspirin"))  # with walls it stays intact: no warning
+    path.write_text(json.dumps({"md17/aspirin": {"walls": {**kept, "wall_share": 0.2}}}))
+    assert "5/5 300 ps w" in CliRunner().invoke(app, ["models"]).output
 
 
 def test_unknown_name_lists_shipped_models(shipped):

@@ -13,7 +13,7 @@ def models(
     as_json: Annotated[bool, option("Print the metadata of the files as JSON instead.", "--json")] = False,
 ) -> None:
     """List the trained models that come with geomatt: errors, data, licence, and how they were made."""
-    from geomatt.model.zoo import HOW_TO_MAKE, shipped_models, stability_of
+    from geomatt.model.zoo import HOW_TO_MAKE, LEANS, shipped_models, stability_of
 
     found = shipped_models()
     if as_json:
@@ -43,7 +43,8 @@ def models(
         ] = None
     notes[
         "Intact: runs at 500 K that broke no bond, of how many, and their length; "
-        "* before the model had the walls or bounds it has; – not run."
+        "* before the model had the walls or bounds it has; – not run; w: a wall acted in more than "
+        f"{100 * LEANS:.0f} % of the steps, so that distances are those of the walls."
     ] = None
     headings = ("name", "energy", "forces", "seen", "tested", "intact")
     output.print(table("Models that come with geomatt", headings, rows, left=("name",), no_wrap=True))
@@ -52,11 +53,12 @@ def models(
 
 
 def _intact(tried: dict[str, Any]) -> str:
-    """5/5 115 ps; with a star if the model was not simulated as it is."""
-    from geomatt.model.zoo import most_alike
+    """5/5 115 ps; with a star if the model was not simulated as it is, with a w if it leans on walls."""
+    from geomatt.model.zoo import LEANS, most_alike
 
     runs, _, as_it_is = most_alike(tried, walls=True, bounded="bounded" in tried)
     if not runs:
         return "–"
     star = "" if as_it_is else "*"
-    return f"{runs['intact']}/{runs['runs']}{star} {runs['ps']:g} ps"
+    leans = " w" if runs.get("wall_share", 0.0) > LEANS else ""
+    return f"{runs['intact']}/{runs['runs']}{star} {runs['ps']:g} ps{leans}"

@@ -21,6 +21,7 @@ HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
 NEAREST = 4  # names in the message about an unknown one
 LIST = "`geomatt models` lists those that do"
 STABILITY = "stability.json"  # results of long dynamics, by name
+LEANS = 0.05  # share of steps with an active wall above which a model leans on walls
 # What models had in long dynamics.
 CONDITIONS = {
     "bounded": "with walls and bounds",  # of the network, see `Network.bounds`

@@ -16,10 +16,9 @@ from geomatt.model import AnyPotential, check_device, load
 from geomatt.model.domain import MOST_WATCHED
 from geomatt.model.neighbours import neighbour_list
 from geomatt.model.precision import parse_dtype
-from geomatt.model.zoo import most_alike
+from geomatt.model.zoo import LEANS, most_alike
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
-LEANS = 0.05  # share of steps with an active wall above which a model leans on walls
 # A model file, the folder of a run, a shipped model's name, a `Potential` or a `Committee`.
 Model = str | os.PathLike[str] | AnyPotential
 
