@@ -28,7 +28,9 @@ This page is generated from the result files of `geomatt bench` ({files}) by
 round. Times are medians with quartiles; a ratio is the number of times faster than the baseline. The baseline
 is PyTorch Geometric's SchNet: 128 features, 128 filters, 3 interactions, 50 Gaussians, cutoff 5 Å, eager, its
 pairs computed ahead, the same loss and Adam. "Literal" is the network as the paper writes it, with automatic
-differentiation. Precision is float32 unless a table says otherwise. Measured are `geomatt`, the paper's
+differentiation. Precision is float32 unless a table says otherwise; on a GPU training steps of pair states
+multiply in TF32, which is what their exactness shows. Pair states are timed without the bounds that training
+adds at its end. Measured are `geomatt`, the paper's
 network, and pair states in size S (`pair:channels=64`), M (`pair`) and L (`pair:rounds=5`); MACE and NequIP
 beside them where they are installed.
 

@@ -26,6 +26,7 @@ from geomatt.analysis import (
     bond_matrix,
     bond_scores,
     molecule_figure,
+    untrained_attention,
 )
 from geomatt.analysis.bonds import COVALENT_RADII, Pairs, symmetrised
 from geomatt.analysis.export import write_json, write_npz
@@ -129,6 +130,20 @@ def test_bond_matrix_has_perfect_scores():
     assert bond_scores([], alone)[0].average_precision is None
     lopsided = np.array([[5.0, 2.0], [-4.0, 5.0]])
     np.testing.assert_array_equal(symmetrised(lopsided), [[0, 3], [3, 0]])
+
+
+def test_bond_scores_of_untrained_networks_are_those_of_each_alone():
+    potential, molecule, counted = make(), methanol(), []
+    controls = untrained_attention(potential, molecule, 3, counted.append)
+    assert len(counted) == 3
+    scores = bond_scores(attention(potential, molecule), molecule, controls)
+    for matrix, score in enumerate(scores[:-1]):
+        alone = [bond_scores(records, molecule)[matrix].average_precision for records in controls]
+        assert score.untrained == tuple(alone)
+    assert len(set(scores[0].untrained)) == 3  # seeds differ
+    assert scores[-1].untrained == ()  # the distance is no network
+    apart = Structure(np.array([1, 1]), np.array([[0.0, 0, 0], [9, 0, 0]]))
+    assert bond_scores(attention(potential, apart), apart, controls)[0].untrained == ()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 6])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         symmetrised,
     )
     from geomatt.analysis.coefficients import as_structure, attention
-    from geomatt.analysis.controls import untrained_networks
+    from geomatt.analysis.controls import untrained_attention, untrained_networks
     from geomatt.analysis.deletion import (
         BY_ATTENTION,
         BY_CHANCE,

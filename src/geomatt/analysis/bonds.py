@@ -25,6 +25,7 @@ class BondScore:
     label: str
     average_precision: float | None
     auroc: float | None
+    untrained: tuple[float, ...] = ()  # average precision of the same matrix of untrained networks
 
 
 def symmetrised(matrix: np.ndarray) -> np.ndarray:
@@ -71,23 +72,33 @@ class Pairs:
         return mean
 
 
-def bond_scores(records: Sequence[AttentionRecord[np.ndarray]], structure: Structure) -> list[BondScore]:
+def bond_scores(
+    records: Sequence[AttentionRecord[np.ndarray]],
+    structure: Structure,
+    untrained: Sequence[Sequence[AttentionRecord[np.ndarray]]] = (),
+) -> list[BondScore]:
     """Scores of every attention matrix, and of inverse distance as a control.
 
+    `untrained` are the records of other networks (`untrained_attention`), as a second control.
     Of records with images in cells, pairs with each image are ranked, among those that the network has.
     """
     pairs = Pairs.of(structure, records[0].images if records else None)
     named = [(r.label, pairs.strength(r)) for r in records]
     named.append((CONTROL, 1.0 / np.linalg.norm(pairs.vector, axis=-1)))
     truth = pairs.bonded
+    others = [
+        tuple(average_precision(truth, pairs.strength(found[r])) for found in untrained if truth.any())
+        for r in range(len(records))
+    ]
     mixed = bool(truth.any() and not truth.all())
     return [
         BondScore(
             label,
             average_precision(truth, score) if truth.any() else None,
             auroc(truth, score) if mixed else None,
+            others[r] if r < len(others) else (),
         )
-        for label, score in named
+        for r, (label, score) in enumerate(named)
     ]
 
 

@@ -115,6 +115,7 @@ TARGETS: dict[tuple[str, str, str, str], tuple[tuple[float, str], ...]] = {
     ("pair", "cpu", "single point", BASELINE): ((0.5, "×"),),
     ("pair", "cpu", "dynamics", BASELINE): ((0.5, "×"),),
     ("pair:rounds=5", "cpu", "single point", MACE): ((1.0, "×"),),
+    ("pair:rounds=5", "cpu", "single point", NEQUIP): ((1.0, "×"),),
     ("pair:channels=64", "cuda", "train", BASELINE): ((0.6, "ms"),),
     ("pair", "cuda", "train", BASELINE): ((0.9, "ms"),),
     ("pair:rounds=5", "cuda", "train", BASELINE): ((1.6, "ms"),),

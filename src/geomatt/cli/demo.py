@@ -46,7 +46,13 @@ def demo(
 
     The data is a GFN2-xTB trajectory at 500 K that ships with the package.
     """
-    from geomatt.analysis import attention, attention_figure, bond_scores, molecule_figure
+    from geomatt.analysis import (
+        attention,
+        attention_figure,
+        bond_scores,
+        molecule_figure,
+        untrained_attention,
+    )
     from geomatt.cli.model_tables import bond_table, error_tables
     from geomatt.data.public.embedded import ethanol
     from geomatt.evaluation import evaluate, parity_plot
@@ -65,7 +71,7 @@ def demo(
     records = attention(potential, lowest)
     attention_figure(records, lowest, folder / "attention.png")
     molecule_figure(records, lowest, folder / "molecule.png")
-    scores = bond_scores(records, lowest)
+    scores = bond_scores(records, lowest, untrained_attention(potential, lowest))
     with bars() as tell:
         page = run_report(result, dataset, split, errors, commands=NEXT, dynamics=False, progress=tell)
         page.save(folder / REPORT)

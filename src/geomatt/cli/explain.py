@@ -40,7 +40,7 @@ def explain(
         list[str] | None, option("Pairs of atoms to switch off together, such as 0-1,2-5 (repeatable).")
     ] = None,
     untrained: Annotated[
-        int | None, option("Networks with random weights, as a control; 5 by default.", min=0)
+        int | None, option("Networks with random weights, as a control; 10 by default.", min=0)
     ] = None,
     unit: Annotated[str | None, option("Energy unit of the page; the training data's by default.")] = None,
     figures: Annotated[

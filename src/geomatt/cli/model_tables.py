@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from statistics import mean, pstdev
 from typing import Any
 
 from rich.table import Table
@@ -90,12 +91,17 @@ def error_tables(result: EvaluationResult) -> list[Table]:
 def bond_table(scores: Sequence[BondScore]) -> Table:
     """Scores of each attention matrix as a ranking of bonds."""
     rows = [[s.label, number(s.average_precision), number(s.auroc)] for s in scores]
+    headings = ["attention", "average precision", "AUROC"]
+    caption = "1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance."
+    controls = max((len(s.untrained) for s in scores), default=0)
+    if controls:
+        headings.insert(2, "untrained")
+        caption += f"\nUntrained: average precision of {controls} networks with random weights (mean ± SD)."
+        for row, s in zip(rows, scores, strict=True):
+            shown = f"{mean(s.untrained):.2f} ± {pstdev(s.untrained):.2f}" if s.untrained else "–"
+            row.insert(2, shown)
     return table(
-        "Covalent bonds among the strongest attention",
-        ("attention", "average precision", "AUROC"),
-        rows,
-        left=("attention",),
-        caption="1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance.",
+        "Covalent bonds among the strongest attention", headings, rows, left=("attention",), caption=caption
     )
 
 

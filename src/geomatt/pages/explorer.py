@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from geomatt.analysis.coefficients import Model
+from geomatt.analysis.controls import UNTRAINED
 from geomatt.data.bonds import bond_matrix, hydrogen_bonds
 from geomatt.data.structures import Structure
 from geomatt.elements import formula, symbols
@@ -26,7 +27,6 @@ from geomatt.pages.structures import common_turns, element_table, good_view, pai
 from geomatt.units import from_ev
 
 FRAMES = 100  # shown at most, evenly chosen
-UNTRAINED = 5  # networks with random weights, as a control, for structures of usual size
 MOST_BYTES = 13_000_000  # of attention in a page
 
 Progress = Callable[[str, int, int], None]  # what is done, how much of how much

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from geomatt.analysis.controls import UNTRAINED
 from geomatt.data.checks import check_labels
 from geomatt.data.dataset import Dataset
 from geomatt.data.mapped import excerpt
@@ -27,7 +28,7 @@ from geomatt.training.folder import HISTORY
 from geomatt.units import from_ev
 
 REPORT = "report.html"
-EFFECTS, UNTRAINED, MOST_ATOMS = 60, 2, 60  # of the attention of a typical frame: enough for a first look
+EFFECTS, MOST_ATOMS = 60, 60  # of the attention of a typical frame: enough for a first look
 MOST_EPOCHS = 1000  # of a curve
 MD_STEPS, MD_STEP_FS, MD_TEMPERATURE = 200, 0.5, 300.0
 
