@@ -24,7 +24,7 @@ from torch import Tensor
 from geomatt.model.pair_states.gpu.engine import TritonEngine
 from geomatt.reproduce.frame import ExperimentSettings
 from geomatt.reproduce.inputs import load_md17, md17_model
-from geomatt.reproduce.stability import simulated_groups, stability_config
+from geomatt.reproduce.stability_runs import simulated_groups, stability_config
 from geomatt.simulation import BatchedDynamics, Group
 
 BUSY = """

@@ -158,8 +158,12 @@ def restore_stability(settings: ExperimentSettings, result: Mapping[str, Any]) -
     for name, rows in result["rows"].items():
         kind, walls, ensemble = name.rsplit("-", 2)
         shipped = {m: model for m in data if (model := md17_model(settings, m, kind)) is not None}
-        models = next(own for own, conditions in stability_runs.variants(shipped) if walls in conditions)
-        for molecule in dict.fromkeys(row["name"] for row in rows):
+        every = [own for own, conditions in stability_runs.variants(shipped) if walls in conditions]
+        require(bool(every), f"models than {kind} with their {walls}")
+        models, measured = every[0], dict.fromkeys(row["name"] for row in rows)
+        if missing := measured.keys() - models.keys():
+            print(f"stability: {name} of {', '.join(sorted(missing))} left out, which have no {kind} model")
+        for molecule in (molecule for molecule in measured if molecule in models):
             inputs = stability_runs.piece_inputs(
                 models[molecule], data[molecule], ensemble, PICOSECONDS[ensemble]
             )
@@ -206,8 +210,11 @@ def main() -> None:
                 print(f"{name}: {restore(study, read_json(RESULTS / f'{name}.json'))} models")
         except GeomAttError as error:
             print(f"{', '.join(names)} left out: {error}")
-    result = read_json(RESULTS / "stability.json")
-    print(f"stability: {restore_stability(settings, result)} simulations")
+    try:
+        result = read_json(RESULTS / "stability.json")
+        print(f"stability: {restore_stability(settings, result)} simulations")
+    except GeomAttError as error:
+        print(f"stability left out: {error}")
 
 
 if __name__ == "__main__":

@@ -41,6 +41,13 @@ def blocks(path: Path, language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
 
 
+@pytest.mark.parametrize("path", sorted((ROOT / "scripts").glob("*.py")), ids=lambda p: p.stem)
+def test_scripts_can_be_imported(path, monkeypatch):
+    monkeypatch.syspath_prepend(path.parent)
+    pytest.importorskip("triton") if path.stem == "check_halves" else None
+    load_script(path.stem)
+
+
 @pytest.mark.parametrize("path", TUTORIALS, ids=lambda p: p.stem)
 def test_tutorial_runs(path, tmp_path, monkeypatch, capsys):
     for package in NEEDS.get(path.stem, []):

@@ -36,6 +36,15 @@ def test_lines_say_the_share_and_the_time_left_of_what_was_not_done_before(clock
     assert lines == ["dynamics  60% after 20 s, 1 min 20 s left"]
 
 
+def test_what_was_restored_does_not_count_as_speed(clock):
+    now, lines = clock
+    with console.progress_bar("dynamics", 1000) as advance:
+        advance(500)
+        now[0] += 20
+        advance(100)
+    assert lines == ["dynamics  60% after 20 s, 1 min 20 s left"]
+
+
 def test_long_work_prints_ever_fewer_lines(clock):
     now, lines = clock
     with console.bars() as tell:

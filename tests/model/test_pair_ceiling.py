@@ -10,6 +10,7 @@ import torch
 from test_pair_dense import close, members, slopes
 from test_pair_network import random_batch, small_network
 from torch import Tensor
+from torch.nn import functional
 
 from geomatt.data import Dataset, Structure
 from geomatt.data.batch import Batch
@@ -112,17 +113,20 @@ def chain(spread: float, seed: int = 0) -> Dataset:
 
 @pytest.mark.parametrize("radius", [0.0, 4.0])
 def test_energies_far_outside_are_bounded_and_those_of_the_data_stay(radius: float) -> None:
-    network = small_network(0, rounds=3, radius=radius).requires_grad_(False)
+    network, count = small_network(0, rounds=3, radius=radius).requires_grad_(False), 20
     potential = Potential(network, Normalisation(), {})
-    data, wild = chain(0.05), chain(1.0, 1)
-    before, far = (np.array([p.energy for p in potential.predict(x)]) for x in (data, wild))
+    data, near = chain(0.05), 0.2 * chain(0.3, 1).positions.reshape(-1, count, 3)
+    heap = Dataset.from_frames(np.tile(data[0].numbers, 4), near)  # four chains in a small place
+    before, free = (np.array([p.energy for p in potential.predict(x)]) for x in (data, heap))
     with_bounds(network, data)
-    after, near = (np.array([p.energy for p in potential.predict(x)]) for x in (data, wild))
+    after, bounded = (np.array([p.energy for p in potential.predict(x)]) for x in (data, heap))
     np.testing.assert_array_equal(before, after)
-    assert near.max() - near.min() < far.max() - far.min()
-    limit = network.readout[4].weight.abs().sum()  # of an atom's energy, with silu of the ceilings
-    top = torch.nn.functional.silu(network.ceiling.sum(0)[-network.config.channels :]).clamp(min=0.3).max()
-    assert np.abs(near).max() <= 5 * float(limit * top + network.readout[4].bias.abs())
+    # Below a ceiling silu is between -0.3 and its value there; so is what the last layer makes of it.
+    top = functional.silu(network.ceiling.sum(0)[-network.config.channels :]).clamp(min=0.3)
+    last = network.readout[4]
+    limit = count * float((last.weight.abs() @ top + last.bias.abs()).sum())
+    assert np.abs(free).max() > 10 * limit
+    assert np.abs(bounded).max() <= limit
 
 
 def test_a_model_file_keeps_the_ceiling(tmp_path) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from test_pair_network import random_batch, small_network
 from torch import Tensor
 
+from geomatt.data import Structure
 from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
+from geomatt.model import Normalisation, Potential
 from geomatt.model.autograd import AutogradEngine
 from geomatt.model.interface import Parameters
 from geomatt.model.pair_states.dense.engine import DenseEngine
@@ -114,6 +118,13 @@ def test_float32_and_coincident_atoms() -> None:
     gradient = dense.gradient(found, torch.ones(1, 3), torch.ones_like(found.forces))
     assert torch.isfinite(gradient).all()
     assert torch.isfinite(found.energy).all()
+
+
+def test_cells_are_refused() -> None:
+    network = small_network(0, radius=4.0)
+    cell = Structure(np.array([8, 1]), np.eye(3)[:2], cell=5.0 * np.eye(3), pbc=(True, True, True))
+    with pytest.raises(GeomAttError, match="auto or sparse"):
+        Potential(network, Normalisation(), {}, engine="dense").predict([cell])
 
 
 def test_network_chooses_its_engine() -> None:

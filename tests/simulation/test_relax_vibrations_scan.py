@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from geomatt import Dataset, GeomAttError, Structure, load
+from geomatt import Dataset, GeomAttError, Potential, Structure, load
 from geomatt.elements import ATOMIC_MASSES
 
 pytest.importorskip("ase")
@@ -199,6 +199,8 @@ def test_rigid_and_relaxed_scans(model, relaxed):
     with pytest.warns(UserWarning, match="extrapolation"):
         further = scan(model, relaxed.end, stretch.coordinate, ScanSettings(first=1.0, last=2.0, points=3))
     assert further.outside.tolist() == [False, True, True]
+    blind = Potential(model.members[0].network, model.members[0].normalisation, {})
+    assert scan(blind, relaxed.end, stretch.coordinate, ScanSettings(points=3)).outside is None
     stopped = scan(model, relaxed.end, HYDROXYL, replace(settings, relaxed=True), progress=lambda done: True)
     assert len(stopped.values) == len(stopped.structures) == 1
 

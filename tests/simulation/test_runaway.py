@@ -103,19 +103,27 @@ def test_other_bonds_of_a_molecule_the_model_does_not_know_are_no_result():
     assert not result.ran_away
     assert not result.converged
     assert result.fmax.max() < 100.0
+    stopped = relax(load("md17/uracil:pair"), ACETAMIDE, progress=lambda seen: seen.step >= result.steps // 2)
+    assert stopped.failure == ""  # it may end elsewhere
 
 
 def test_several_of_one_molecule_are_not_foreign_if_energies_are_extensive():
     network = new_network("pair", {"channels": 4, "rounds": 1, "functions": 4, "radius": 4.0}, (1, 8))
     model = Potential(network, Normalisation(0.0, 1.0, {1: -1.0, 8: -2.0}, {1: 2, 8: 1}), {})
 
-    def foreign(*numbers):
-        return model.foreign(Structure(np.array(numbers), np.arange(3.0 * len(numbers)).reshape(-1, 3)))
+    def foreign(*numbers, **cell):
+        positions = np.arange(3.0 * len(numbers)).reshape(-1, 3)
+        return model.foreign(Structure(np.array(numbers), positions, **cell))
 
     assert not foreign(8, 1, 1)
     assert not foreign(8, 8, 1, 1, 1, 1)
     assert foreign(8, 1)
     assert foreign(8, 8, 1, 1)
+    box = {"cell": 9.0 * np.eye(3), "pbc": (True, True, True)}
+    model.members[0].normalisation.composition.update({1: 4, 8: 2})
+    assert foreign(8, 1, 1)
+    assert not foreign(8, 1, 1, **box)  # a smaller cell of the same material
+    assert foreign(8, 1, **box)
 
 
 def test_forces_that_overflow_end_the_relaxation(monkeypatch):

@@ -154,7 +154,8 @@ def progress_bar(description: str, total: int) -> Iterator[Callable[[int], None]
             done += items
             tell(description, done, total)
 
-        advance(0)
+        if console.is_terminal:
+            advance(0)  # lines begin with what was done before, so that it does not count as speed
         yield advance
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 XTB = ("tblite.ase:TBLite", {"method": "GFN2-xTB", "verbosity": 0})
 MOST_ROWS = 40  # points in the table
-STOPPED = "stopped"  # of a point whose relaxation ran away
+NO_RESULT = "no result"  # a relaxation that ran away, or changed bonds of a molecule the model does not know
 
 
 def _option(flag: str, text: str, **rest: Any) -> Any:
@@ -197,7 +197,7 @@ def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[st
             for r in references
         ]
         end = _end(found, p)
-        mark = end if end == STOPPED else f"{marks.get(p, '')} {end}"
+        mark = end if end == NO_RESULT else f"{marks.get(p, '')} {end}"
         rows.append([f"{value:.4g}", f"{factor * (found.energies[p] - lowest):.3f}", *others, mark.strip()])
     title = f"{kind} scan of {found.coordinate.kind} {name}, {unit} above the lowest point"
     say(title, style="italic")
@@ -223,7 +223,7 @@ def _print(found: Scan, references: list[ReferenceCurve], compared: list[dict[st
 def _end(found: Scan, point: int) -> str:
     """What speaks against the energy of a point."""
     if found.failures and found.failures[point]:
-        return STOPPED
+        return NO_RESULT
     if not found.converged[point]:
         return "not converged"
     return "outside the data" if found.outside is not None and found.outside[point] else ""

@@ -224,11 +224,15 @@ class AnyPotential(ABC):
 
     def extrapolations(self, structures: Sequence[Structure]) -> list[str]:
         """Warnings about structures of a known composition with bonds or distances that are not."""
-        few = {i: s for i, s in enumerate(structures) if len(s) <= MOST_WATCHED}
-        known = {i: s for i, s in few.items() if not self.other_composition(s)}
+        known = {i: s for i, s in enumerate(structures) if self.watches(s)}
         if self.domain is None or not known:
             return []
         return frame_doubts(self.domain.ranges, known, WARNING, self.domain.walls.pairs)
+
+    def watches(self, structure: Structure) -> bool:
+        """True if `extrapolations` looks at structures of these atoms."""
+        few = len(structure) <= MOST_WATCHED
+        return few and self.domain is not None and not self.other_composition(structure)
 
     def other_composition(self, structure: Structure) -> bool:
         """True for atoms other than those of the one molecule the model was trained on."""
@@ -240,11 +244,15 @@ class AnyPotential(ABC):
         return self.other_composition(structure) and not self._copies(structure)
 
     def _copies(self, structure: Structure) -> bool:
-        """True for several of the one molecule the model was trained on, if its energies are extensive."""
+        """True for several of the one molecule the model was trained on, if its energies are extensive.
+
+        Of a periodic material any amount.
+        """
         first, counts = self.members[0].normalisation, Counter(structure.numbers.tolist())
         ratios = {counts[z] / n for z, n in first.composition.items()}
         same = set(counts) == set(first.composition) and len(ratios) == 1
-        return bool(first.reference) and same and ratios.pop().is_integer()
+        whole = any(structure.pbc) or all(ratio.is_integer() for ratio in ratios)
+        return bool(first.reference) and same and whole
 
     def doubts(self, structure: Structure, forces: bool = True) -> list[str]:
         """Warnings about predictions for a structure, with or without forces."""

@@ -123,7 +123,7 @@ def relax(
     changed = bond_changes(start, end)
     if converged and not failure:
         failure = runaway.failure_at_end()
-    if changed and not failure and potential.foreign(structure):
+    if converged and changed and not failure and potential.foreign(structure):
         failure = FOREIGN
     return Relaxed(
         start,

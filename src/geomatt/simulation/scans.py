@@ -41,7 +41,7 @@ class Scan:
     converged: np.ndarray  # (P,) bool; True for rigid scans
     spread: np.ndarray | None = None  # (P,) eV, of a committee
     outside: np.ndarray | None = None  # (P,) bool, structures outside the training data; None: not looked at
-    failures: tuple[str, ...] = ()  # (P,) of relaxed scans: why a relaxation was stopped, mostly empty
+    failures: tuple[str, ...] = ()  # (P,) of relaxed scans: why a point is no result, mostly empty
 
     @property
     def energies(self) -> np.ndarray:
@@ -119,7 +119,9 @@ def scan(
     return Scan(coordinate, False, values, labelled, all_converged, spread, _outside(potential, labelled))
 
 
-def _outside(potential: AnyPotential, structures: Sequence[Structure]) -> np.ndarray:
+def _outside(potential: AnyPotential, structures: Sequence[Structure]) -> np.ndarray | None:
+    if not potential.watches(structures[0]):
+        return None
     return np.array([bool(potential.extrapolations([one])) for one in structures])
 
 

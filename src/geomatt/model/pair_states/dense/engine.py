@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from geomatt.data.batch import Batch
+from geomatt.errors import GeomAttError
 from geomatt.model.interface import Engine, Evaluation, Network, Parameters
 from geomatt.model.pair_states.ceiling import refuse_ceiling
 from geomatt.model.pair_states.dense.envelope import EnvelopedKernels
@@ -27,6 +28,11 @@ class DenseEngine(Engine):
     def compute(
         self, prepared: Parameters, batch: Batch, index: Tensor | None, forces: bool, gradient: bool
     ) -> Evaluation:
+        if batch.cell is not None:
+            raise GeomAttError(
+                "The engine dense is for molecules: it knows no images of atoms in a cell. "
+                "Set `engine` to auto or sparse."
+            )
         if gradient:
             refuse_ceiling(prepared)
         program = self._program(prepared, batch, index, gradient)
