@@ -315,6 +315,26 @@ def test_targets_of_a_row():
     assert [[(c.goal, c.met) for c in row.checks] for row in bench.report.rows] == [[(4.5, True)], []]
 
 
+def test_the_page_has_todays_targets():
+    script = load_script("make_performance_page")
+    other = {"what": "largest system", "goal": 5000}
+    old = {"what": "times faster", "goal": 99.0}
+    row = {
+        "suite": "single point",
+        "ours": {"name": "geomatt", "median": 1.0},
+        "baseline": {"name": "PyG SchNet"},
+        "ratio": {"median": 5.0},
+        "checks": [old, other],
+    }
+    result = {"settings": {"device": "cpu"}, "rows": [row, {**row, "baseline": {"name": "other"}}]}
+    first, second = script.with_targets(result)["rows"]
+    assert [(c["what"], c["goal"]) for c in first["checks"]] == [
+        ("times faster", 4.5),
+        ("largest system", 5000),
+    ]
+    assert second["checks"] == [other]
+
+
 def test_page_is_made_from_the_committed_results():
     script = load_script("make_performance_page")
     page = script.ROOT / "docs" / "performance.md"

@@ -16,6 +16,8 @@ from geomatt.data import Batch
 from geomatt.model import Network, Work, network_class, new_network
 from geomatt.progress import ProgressBar
 
+STEP, FASTER = "time of a step", "times faster"  # what targets of rows are about
+
 
 @dataclass
 class Workbench:
@@ -89,9 +91,18 @@ class Workbench:
 
     def _targets(self, row: BenchRow) -> list[Check]:
         device = torch.device(self.settings.device).type
-        return [
-            Check("time of a step", 1e3 * row.ours.median, goal, True, unit)
-            if unit == "ms"
-            else Check("times faster", row.ratio.median, goal, False, unit)
-            for goal, unit in TARGETS.get((self.model, device, row.suite, row.baseline.name), ())
-        ]
+        return target_checks(
+            self.model, device, row.suite, row.baseline.name, row.ours.median, row.ratio.median
+        )
+
+
+def target_checks(
+    model: str, device: str, suite: str, baseline: str, seconds: float, faster: float
+) -> list[Check]:
+    """The targets of a row, with its time and how many times faster than the baseline it is."""
+    return [
+        Check(STEP, 1e3 * seconds, goal, True, unit)
+        if unit == "ms"
+        else Check(FASTER, faster, goal, False, unit)
+        for goal, unit in TARGETS.get((model, device, suite, baseline), ())
+    ]
