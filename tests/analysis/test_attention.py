@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from matplotlib.patches import Circle
 from oracle import oracle_energy
 
 from geomatt import (
@@ -25,6 +26,7 @@ from geomatt.analysis import (
     average_precision,
     bond_matrix,
     bond_scores,
+    draw_atoms,
     molecule_figure,
     untrained_attention,
 )
@@ -33,6 +35,7 @@ from geomatt.analysis.export import write_json, write_npz
 from geomatt.analysis.figures import _lines
 from geomatt.analysis.projection import flat_view
 from geomatt.data.bonds import separations
+from geomatt.drawing import new_figure
 from geomatt.model import AttentionRecord, Normalisation, new_network
 from geomatt.model.geometric_attention.config import GeometricAttentionConfig
 from geomatt.model.geometric_attention.network import GeometricAttention
@@ -183,6 +186,20 @@ def test_figures_of_all_sizes(tmp_path, size):
     records = attention(make(), structure)[:2]
     attention_figure(records, structure, tmp_path / "a.png")
     molecule_figure(records, structure, tmp_path / "b.png")
+
+
+def test_labels_of_atoms_stay_inside_their_discs():
+    """Also of hydrogen, the smallest, with two digits, in a figure of any size."""
+    numbers, flat = np.array([6, 17] + [1] * 28), np.random.default_rng(0).normal(size=(30, 3)) * 5
+    axis = new_figure(1.0, 1.0).subplots()
+    draw_atoms(axis, numbers, flat, numbered=True)
+    discs = [patch for patch in axis.patches if isinstance(patch, Circle)]
+    letters = [patch for patch in axis.patches if not isinstance(patch, Circle)]
+    assert len(discs) == len(letters) == 30
+    for disc, label in zip(discs, letters, strict=True):
+        reach = np.linalg.norm(label.get_path().vertices - disc.center, axis=1).max()
+        assert 0.5 * disc.radius < reach < disc.radius
+        assert label.zorder > disc.zorder
 
 
 def test_values_as_files(tmp_path):

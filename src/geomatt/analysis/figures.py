@@ -44,6 +44,7 @@ ATOM_FILL = {
     17: "#43b45c",
 }
 LIGHT_FILL = {1, 9, 16}  # elements with dark letters
+SMALLEST_NUMBERED = 0.28  # Å, so that hydrogen atoms have room for their numbers
 DPI = 200
 SIGNED = "Row i, column j: the weight of atom j in what atom i takes up. Red adds, blue subtracts."
 UNSIGNED = "Row i, column j: how strongly the network couples atoms i and j. These matrices have no sign."
@@ -175,12 +176,12 @@ def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray, numbered: bool 
 
     `numbered` adds the number of each atom, from 0, as in the labels of matrices.
     """
-    from matplotlib.patches import Circle
+    from matplotlib.patches import Circle, PathPatch
 
     crowded = len(numbers) > 30
     for i in np.argsort(flat[:, 2]):
         z = int(numbers[i])
-        radius = 0.17 + 0.18 * COVALENT_RADII[z - 1]
+        radius = max(0.17 + 0.18 * COVALENT_RADII[z - 1], SMALLEST_NUMBERED if numbered else 0.0)
         fill = ATOM_FILL.get(z, "#8f6bb0")
         level = 3.0 + 1e-3 * flat[i, 2]  # nearer atoms cover those behind
         axis.add_patch(
@@ -189,17 +190,24 @@ def draw_atoms(axis: Any, numbers: np.ndarray, flat: np.ndarray, numbered: bool 
             )
         )
         if not crowded:
-            letters = {
-                "ha": "center",
-                "va": "center_baseline",
-                "fontsize": 7 - numbered,
-                "zorder": level + 1e-5,
-            }
+            letters = _letters(f"{symbols([z])[0]}{i if numbered else ''}", flat[i, :2], radius)
             colour = INK if z in LIGHT_FILL else "white"
-            axis.text(*flat[i, :2], f"{symbols([z])[0]}{i if numbered else ''}", color=colour, **letters)
+            axis.add_patch(PathPatch(letters, facecolor=colour, linewidth=0.0, zorder=level + 1e-5))
     low, high = flat[:, :2].min(0) - 0.6, flat[:, :2].max(0) + 0.6
     axis.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), aspect="equal")
     axis.axis("off")
+
+
+def _letters(text: str, centre: np.ndarray, radius: float) -> Any:
+    """The outline of a text in units of the data, so that it stays inside its disc at every scale."""
+    from matplotlib.textpath import TextPath
+    from matplotlib.transforms import Affine2D
+
+    outline = TextPath((0.0, 0.0), text, size=1.0)
+    box = outline.get_extents()
+    size = min(0.84 * radius / (0.5 * float(np.hypot(box.width, box.height))), 0.95 * radius)
+    middle = (box.x0 + box.x1) / 2, (box.y0 + box.y1) / 2
+    return Affine2D().translate(-middle[0], -middle[1]).scale(size).translate(*centre).transform_path(outline)
 
 
 def _legend(figure: Any) -> None:
