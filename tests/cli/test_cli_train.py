@@ -91,7 +91,7 @@ def test_members_and_transfer(data, tmp_path):
     assert status == 0, err
     assert not (tmp_path / "moved/scratch").exists()
     settings = read_settings(tmp_path / "moved/config.toml")
-    assert settings["recipe"] == "paper"
+    assert settings["recipe"] == "fast"
     assert settings["unfreeze"] == ("overlaps", "embedding")
     assert settings["network"]["features"] == 8
     status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2, "--no-report")
@@ -125,13 +125,25 @@ def test_transfer_from_a_model_that_ships(tmp_path):
     assert alone["recipe"] == "fast"
     assert alone["epochs"] == 1
     assert "base" not in alone
-    assert read_settings(tmp_path / "moved/config.toml")["base"] == "md17/ethanol:fast"
+    moved = read_settings(tmp_path / "moved/config.toml")
+    assert moved["base"] == "md17/ethanol:fast"
+    assert moved["recipe"] == "fast"
     status, _, err = geomatt("train", "--out", tmp_path / "moved", "--resume", "--epochs", 2, "--no-report")
     assert status == 0, err
     assert len(history(tmp_path / "moved")) == 2
     status, _, err = geomatt("transfer", "md17/etanol", "embedded/ethanol", "--out", tmp_path / "other")
     assert status == 1
     assert "md17/ethanol:fast" in err  # it says which there are
+
+
+def test_transfer_uses_the_recipe_of_the_base(tmp_path):
+    status, _, err = geomatt(
+        "transfer", "md17/ethanol:pair-s", "embedded/ethanol", "--out", tmp_path, *SIZES,
+        "--epochs", 1, "--no-report", "--no-compare",
+    )  # fmt: skip
+    assert status == 0, err
+    found = read_settings(tmp_path / "config.toml")
+    assert (found["recipe"], found["weighting"]) == ("pair", "unsquared")
 
 
 def test_transfer_to_data_that_the_base_has_no_inputs_for(tmp_path):

@@ -90,9 +90,9 @@ def transfer(
     train from scratch, or --unfreeze all. For comparison, a network is trained from scratch
     on the same frames, for as many epochs, in scratch/ (--no-compare leaves it out). The
     elements of the new data must be among those of the base. The normalisation is fitted
-    again. By default the paper's recipe is used, with 1000 epochs.
+    again. The recipe is that of the base's network by default; the paper's own transfers have
+    --recipe paper --epochs 1000.
     """
-    from geomatt.training.recipes import TRANSFER_EPOCHS
     from geomatt.training.start import base_settings, load_base
 
     how = Manner(**{**manner, "out": out})
@@ -101,8 +101,7 @@ def transfer(
     if unfreeze:
         given["unfreeze"] = tuple(unfreeze)
     if stored is None:
-        base = load_base(given["base"])
-        given = {"recipe": "paper", "epochs": TRANSFER_EPOCHS, **given, **base_settings(base)}
+        given |= base_settings(load_base(given["base"]))
     _run(given, stored, how)
 
 

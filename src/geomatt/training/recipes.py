@@ -42,8 +42,6 @@ RECIPES: dict[str, Recipe] = {
     ),
 }
 
-TRANSFER_EPOCHS = 1000  # the paper's, for a readout on frozen features
-
 
 def recipes() -> dict[str, Recipe]:
     """All recipes by name: those above, and those of the registered networks."""
