@@ -95,6 +95,9 @@ def test_models_come_from_a_folder(tmp_path, frames, model, monkeypatch):
     assert result["settings"]["missing"][0] == "aspirin"
     names = [table.name for table in experiment.tables(result)]
     assert names == ["bonds-ap", "bonds-untrained", "bonds-auroc", "bonds-distance", "bonds-transfer"]
+    captions = [text.note for text in experiment.tables(result)]
+    captions += [drawing.caption for drawing in experiment.drawings(result)]
+    assert not any("own ethanol data" in caption for caption in captions)
     drawn = draw_figures(experiment, result, settings.figures("bonds"))
     assert [f.path.name for f in drawn] == [
         "bonds-benzene.png",
@@ -113,6 +116,7 @@ def test_the_quick_run_uses_the_shipped_model(tmp_path, monkeypatch):
     result = run_experiment(experiment, settings, silent)
     assert result["models"]["ethanol"]["epochs"] == 2000
     assert experiment.tables(result)[-1].rows == [["not run"]]
+    assert ["own ethanol data" in table.note for table in experiment.tables(result)] == [True] * 4 + [False]
     assert "Inverse distance" in experiment.summary(result)
     compared = result["scored"]["ethanol"]["untrained"]
     trained, others = (
@@ -125,3 +129,4 @@ def test_the_quick_run_uses_the_shipped_model(tmp_path, monkeypatch):
     figures = draw_figures(experiment, result, settings.figures("bonds"), ("png", "svg"))
     assert [f.path.suffix for f in figures] == [".png", ".svg"] * 2
     assert all("5 frames" in f.caption for f in figures[:2])
+    assert all("own ethanol data" in f.caption for f in figures)

@@ -28,6 +28,8 @@ def test_quick_run_has_scores_and_controls(settings):
     assert trained[BY_EFFECT]["score"] > trained[BY_CHANCE]["score"]
     names = [table.name for table in experiment.tables(result)]
     assert names == ["cause-fast-score", "cause-fast-correlation", "cause-fast-error", "left"]
+    assert all("own ethanol data" in table.note for table in experiment.tables(result)[:3])
+    assert "own ethanol data" in experiment.drawings(result)[0].caption
     assert f"of inverse distance {trained[BY_DISTANCE]['score']:+.3f}" in experiment.summary(result)
     assert run_experiment(experiment, settings, silent)["pieces"] == result["pieces"]  # computed once
 

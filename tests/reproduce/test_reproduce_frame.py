@@ -42,7 +42,7 @@ class Toy(Experiment):
         return [Drawing("toy", "A caption", lambda: new_figure(1, 1))]
 
     def summary(self, result):
-        return f"The square is {result['value']['square']:g}."
+        return f"**The square** is `{result['value']['square']:g}`, of |x| [3]."
 
 
 def test_settings_added_later_do_not_invalidate_pieces():
@@ -135,7 +135,7 @@ def test_the_report_holds_every_section(tmp_path):
         "figures/toy-quick/toy.png",
         "no data",
         "Quick setting",
-        "square is 9",
+        "**The square** is `9`",
     ):
         assert part in text
     for part in ("\\u003c does not", "data:image/png;base64,", "no data", "Quick setting"):
@@ -202,6 +202,7 @@ def test_the_command_shows_writes_and_reports(tmp_path, monkeypatch):
         answer = runner.invoke(app, ["reproduce", name, *options])
         assert answer.exit_code == 0, answer.output
         assert "Squares" in answer.output
+        assert "\nThe square is 9, of |x| [3].\n" in answer.output
     assert Path(tmp_path / "out" / "report.html").is_file()
     assert Path(tmp_path / "out" / "toy-quick.json").is_file()
     assert sorted(path.name for path in (tmp_path / "vector").iterdir()) == ["toy.pdf", "toy.svg"]

@@ -30,7 +30,8 @@ def test_a_short_run(tmp_path, monkeypatch):
     assert dynamics.rows[0][:2] == ["ethanol", "pair-s"]
     assert 100 < result["rows"]["own"]["ethanol"]["data_K"] < 1500
     assert not xtb.rows
-    assert "--part nvt" in left.rows[0][2]
+    assert left.rows[0][2] == "geomatt reproduce physics --part nvt --quick"
+    assert "own ethanol data" in dynamics.note
     assert "200 steps of ethanol" in physics.summary(result)
     assert "used instead" in physics.summary(result)
     assert "MD17 by" not in physics.summary(result)

@@ -18,7 +18,7 @@ from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, get, md17, run_experiment, silent
 from geomatt.reproduce.inputs import MD17
 from geomatt.reproduce.md17 import Md17Size, Md17Study, Member, groups
-from geomatt.reproduce.published import GEOMATT, cell, means, no_worse, published
+from geomatt.reproduce.published import GEOMATT, cell, left_table, means, no_worse, published
 from geomatt.reproduce.report import blocks, update_page
 from geomatt.reproduce.table2_pair import PairTransferStudy, pair_table
 from geomatt.training.run import Run
@@ -70,6 +70,29 @@ def test_published_numbers_are_complete():
     assert cell(published(None, 0.5), "energy_mae") == cell([]) == "–"
 
 
+def test_what_is_left_is_run_by_commands_of_the_same_kind():
+    result = {
+        "experiment": "table1",
+        "quick": False,
+        "settings": {"stand_in": False},
+        "missing": {"paper": 2, "fast": 0, "a b": 1},
+    }
+
+    def shown(*args, **options):
+        return [row[1:] for row in left_table({**result, **options.pop("of", {})}, *args, **options).rows]
+
+    command = "geomatt reproduce table1 --part"
+    assert shown() == [
+        ["2", f"{command} paper --device cuda --data DIR"],
+        ["1", f"{command} a --part b --device cuda --data DIR"],
+    ]
+    assert shown({"x": 3}, gpu=False) == [["3", f"{command} x --data DIR"]]
+    assert shown({"x": 3}, of={"quick": True}) == [["3", f"{command} x --quick --data DIR"]]
+    embedded = {"quick": True, "settings": {"stand_in": True}}
+    assert shown({"x": 3}, of=embedded) == [["3", f"{command} x --quick"]]
+    assert shown({}) == [["0", "all has been run"]]
+
+
 def test_table1_uses_embedded_data_and_says_so(tiny):
     table1 = get("table1")
     result = run_experiment(table1, tiny, silent)
@@ -90,6 +113,11 @@ def test_table1_uses_embedded_data_and_says_so(tiny):
     assert tables["table1-energy"].rows[0][1] == tables["weighting"].rows[0][1] == "–"  # nothing published
     assert "GTX 1080" not in tables["times"].note
     assert tables["ranges"].rows[0][1] == "9"
+    assert ["own ethanol data" in table.note for table in tables.values()] == [True] * 6 + [False]
+    options = ["--quick", "--part", "paper", "--out", str(tiny.out)]
+    shown = CliRunner().invoke(app, ["reproduce", "table1", *options]).output
+    assert "MD17 was not found: the package's own ethanol data" in " ".join(shown.split())
+    assert "**" not in shown
     started = time.monotonic()
     assert run_experiment(table1, tiny, silent)["rows"] == result["rows"]
     assert time.monotonic() - started < 2.0
@@ -164,7 +192,8 @@ def test_tables_2_and_3_share_models_and_fill_their_pages(tiny, data):
     third = run_experiment(table3, settings, silent)
     assert set(third["rows"]["2,3,4"]) == set(TRANSFERRED)
     assert third["rows"]["2,3,3"] == {}
-    assert "table3 --part 233" in table3.tables(third)[-1].markdown()
+    assert "table3 --part 233 --quick --data DIR |" in table3.tables(third)[-1].markdown()
+    assert not any("own ethanol data" in table.note for table in table3.tables(third))
     assert "25,856" in table3.tables(third)[1].markdown()
     assert third["rows"]["2,2,2"]["toluene"]["parameters"] > 0
     table2 = get("table2")
@@ -226,6 +255,7 @@ def test_pair_states_are_transferred_on_the_frames_of_the_shipped_models(tiny, t
     settings = replace(tiny, parts=("pair", "ethanol"))
     found = run_experiment(get("table2"), settings, silent)
     (row,) = found["rows"]
+    assert ["own ethanol data" in table.note for table in get("table2").tables(found)] == [True, True, False]
     for stand_in, shown in (
         (True, False),
         (False, True),

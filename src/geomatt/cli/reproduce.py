@@ -120,10 +120,13 @@ def _run(experiment: Experiment, settings: ExperimentSettings, vector: Path | No
 
 
 def _show(section: Section) -> None:
-    from geomatt.reproduce.report import QUICK
+    """The tables of a section, its summary, and whether it is quick."""
+    from geomatt.reproduce.report import QUICK, plain_summary
 
     assert section.result is not None
     for table in section.experiment.tables(section.result):
         output.print(table.rich())
+    if summary := plain_summary(section.experiment, section.result):
+        output.print(f"\n{summary}\n", highlight=False, markup=False)
     if section.result["quick"]:
         say(QUICK, style="yellow")

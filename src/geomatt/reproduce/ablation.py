@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from geomatt.data import Split, random_split
 from geomatt.reproduce.ablation_networks import NETWORKS
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, STAND_IN_NOTE
+from geomatt.reproduce.inputs import STAND_IN, noted
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import left_table, tested_on, title
 from geomatt.reproduce.study import UNIT, TolerantStudy, same_steps
@@ -172,9 +172,8 @@ class Ablation(Experiment):
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        command = "geomatt reproduce ablation --part {} --device cuda --data DIR"
         run = [molecule for molecule, rows in result["rows"].items() if rows]
-        return [*(errors_table(result, m) for m in run), left_table(result["missing"], command)]
+        return [*noted(result, (errors_table(result, m) for m in run)), left_table(result)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         return STAND_IN if result["settings"]["stand_in"] else compared(result)
@@ -201,7 +200,6 @@ def spread(result: Mapping[str, Any], molecule: str) -> float | None:
 def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
     """Errors of all variations on one molecule, below those of the baseline."""
     own, found, lines = seeds(result, molecule), ratios(result, molecule), []
-    note = f"{STAND_IN_NOTE} " if result["settings"]["stand_in"] else ""
     if own:
         errors = [_with_spread([row[error] for row in own], 3) for error in ERRORS]
         ratio = _with_spread([row["force_mae"] / mean(r["force_mae"] for r in own) for row in own], 2)
@@ -219,7 +217,7 @@ def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
         f"Errors of {title(molecule)} with one choice changed",
         COLUMNS,
         lines,
-        f"{note}MAE, {UNIT} and {UNIT}/Å, {tested_on(_trained(result, molecule).values())}. Baseline: mean ± "
+        f"MAE, {UNIT} and {UNIT}/Å, {tested_on(_trained(result, molecule).values())}. Baseline: mean ± "
         f"standard deviation over {len(own)} seeds; others: one seed. Returns: how often training went "
         "astray and went back to its best weights with half the learning rate.",
     )

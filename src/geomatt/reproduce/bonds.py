@@ -11,7 +11,15 @@ import numpy as np
 from geomatt.elements import COVALENT_RADII, symbols
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, described_md17, load_md17, md17_model
+from geomatt.reproduce.inputs import (
+    MD17,
+    STAND_IN,
+    captioned,
+    described_md17,
+    load_md17,
+    md17_model,
+    noted,
+)
 from geomatt.reproduce.table import ResultTable
 
 if TYPE_CHECKING:
@@ -91,7 +99,7 @@ class BondsExperiment(Experiment):
         else:
             note = "Needs the data and models of aspirin, benzene and toluene."
             transfer = ResultTable("bonds-transfer", title, ["transfer"], [["not run"]], note)
-        return [
+        measured = [
             _score_table("bonds-ap", "Average precision for covalent bonds", own, "ap"),
             _untrained_table(own),
             _score_table("bonds-auroc", "AUROC for covalent bonds", own, "auroc"),
@@ -103,8 +111,8 @@ class BondsExperiment(Experiment):
                 "Over all pairs and frames. 1 for k=2 by construction (up to the 0.02 Å bins); for higher "
                 "orders the rest is due to the atoms around the pair.",
             ),
-            transfer,
         ]
+        return [*noted(result, measured), transfer]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         from geomatt.reproduce.bonds_figures import curves_figure, matrices_figure, transfer_figure
@@ -128,7 +136,8 @@ class BondsExperiment(Experiment):
             "α of order 2 as a function of distance, one line per layer; ticks at the bottom mark the "
             "lengths of bonds (dark) and the distances of other pairs (light) in the lowest-energy frame."
         )
-        return [*drawings, Drawing("bonds-curves", caption, lambda: curves_figure(_own(result)))]
+        drawings.append(Drawing("bonds-curves", caption, lambda: curves_figure(_own(result))))
+        return captioned(result, drawings)
 
     def summary(self, result: Mapping[str, Any]) -> str:
         own = list(_own(result).values())

@@ -26,7 +26,15 @@ from geomatt.data import Structure
 from geomatt.drawing import FAINT, SERIES, new_figure
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, md17_model, unseen_frames
+from geomatt.reproduce.inputs import (
+    STAND_IN,
+    captioned,
+    described_md17,
+    load_md17,
+    md17_model,
+    noted,
+    unseen_frames,
+)
 from geomatt.reproduce.published import NOT_RUN, left_table, title
 from geomatt.reproduce.table import ResultTable
 from geomatt.units import ENERGY_IN_EV
@@ -99,11 +107,11 @@ class Cause(Experiment):
             if kind in result["rows"]
             for table in (_score_table, _correlation_table, _error_table)
         ]
-        return [*made, left_table(result["missing"], "geomatt reproduce cause --part {} --data DIR")]
+        return [*noted(result, made), left_table(result, gpu=False)]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         settings = result["settings"]
-        return [
+        drawings = [
             Drawing(
                 f"cause-{kind}",
                 f"Models :{kind}, mean over {len(rows)} molecules, {settings['frames']} unseen frames each: "
@@ -113,6 +121,7 @@ class Cause(Experiment):
             )
             for kind, rows in result["rows"].items()
         ]
+        return captioned(result, drawings)
 
     def summary(self, result: Mapping[str, Any]) -> str:
         sentences = [STAND_IN] if result["settings"]["stand_in"] else []

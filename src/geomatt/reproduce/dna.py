@@ -104,7 +104,7 @@ class Dna(Experiment):
             _seeds_table(result),
             *precision,
             ranges_table("dna-ranges", result["ranges"]),
-            left_table(result["missing"], "geomatt reproduce dna --part {} --device cuda --data DIR"),
+            left_table(result),
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:

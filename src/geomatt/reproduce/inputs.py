@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ import numpy as np
 from geomatt.data import Dataset, Structure, find_entry, frame_list, locate, read, sha256
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential, load
-from geomatt.reproduce.frame import ExperimentSettings
+from geomatt.reproduce.frame import Drawing, ExperimentSettings
+from geomatt.reproduce.table import ResultTable
 
 # The molecules of the paper's tables, in their order.
 MD17 = (
@@ -22,7 +24,7 @@ STAND_IN = (
     "**MD17 was not found: the package's own ethanol data (GFN2-xTB) are used instead**, so these numbers "
     "cannot be compared with published ones."
 )
-STAND_IN_NOTE = "Measured on the package's own ethanol data, whatever the title says."  # below a table
+STAND_IN_NOTE = "Measured on the package's own ethanol data, whatever the title says."  # in captions
 # How to make data that cannot be downloaded; {} is the file to write.
 MADE = {"gfn2/cg-cg": "python scripts/make_dimer.py --out {} (in the repository; 1.5 hours on one core)"}
 
@@ -77,6 +79,20 @@ def frames_note(result: Mapping[str, Any]) -> str:
     if other:
         return f"Frames of {', '.join(other)}: not (all) those of our results."
     return "Frames: the listed ones, which are the same with every copy of MD17." if frames else ""
+
+
+def noted(result: Mapping[str, Any], tables: Iterable[ResultTable]) -> list[ResultTable]:
+    """Tables; with a caveat in their notes if they were measured on the package's own data."""
+    return [replace(table, note=_with_caveat(result, table.note)) for table in tables]
+
+
+def captioned(result: Mapping[str, Any], drawings: Iterable[Drawing]) -> list[Drawing]:
+    """Figures; with a caveat in their captions if they show the package's own data."""
+    return [replace(drawing, caption=_with_caveat(result, drawing.caption)) for drawing in drawings]
+
+
+def _with_caveat(result: Mapping[str, Any], text: str) -> str:
+    return f"{STAND_IN_NOTE} {text}".strip() if result["settings"]["stand_in"] else text
 
 
 def _load(settings: ExperimentSettings, name: str) -> Dataset:

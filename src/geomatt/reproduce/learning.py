@@ -11,7 +11,7 @@ import numpy as np
 
 from geomatt.data import Split, random_split
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, STAND_IN_NOTE, frames_note
+from geomatt.reproduce.inputs import STAND_IN, captioned, frames_note, noted
 from geomatt.reproduce.md17 import SCHNET, WEIGHTING, has_schnet
 from geomatt.reproduce.pair import LEARNING_RATES, SIZES, TRAIN, VALIDATION
 from geomatt.reproduce.published import Models, error_table, left_table, tested_on, title
@@ -190,9 +190,8 @@ class Learning(Experiment):
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        command = "geomatt reproduce learning --part {} --device cuda --data DIR"
         shown = (errors_table(result, molecule) for molecule in result["rows"])
-        return [*shown, left_table(result["missing"], command)]
+        return [*noted(result, shown), left_table(result)]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         from geomatt.reproduce.learning_figures import learning_figure
@@ -205,7 +204,7 @@ class Learning(Experiment):
             f"Force error on test frames (MAE, {UNIT}/Å) against the number of training frames, both on "
             "logarithmic scales. Lines: power laws fitted to the points."
         )
-        return [Drawing("learning", caption, lambda: learning_figure(drawn))]
+        return captioned(result, [Drawing("learning", caption, lambda: learning_figure(drawn))])
 
     def summary(self, result: Mapping[str, Any]) -> str:
         if result["settings"]["stand_in"]:
@@ -253,7 +252,6 @@ def errors_table(result: Mapping[str, Any], molecule: str) -> ResultTable:
         if "diverged" in model
     ]
     note = [
-        STAND_IN_NOTE if settings["stand_in"] else "",
         f"MAE of energies ({UNIT}) / forces ({UNIT}/Å) {tested_on(models)}. Steps: {steps}.",
         f"Slope of log force error against log frames: {fitted}." if fitted else "",
         f"Diverged: {', '.join(lost)}." if lost else "",

@@ -13,7 +13,7 @@ import numpy as np
 from geomatt.data import Split, random_split
 from geomatt.errors import GeomAttError
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN
+from geomatt.reproduce.inputs import MD17, STAND_IN, noted
 from geomatt.reproduce.published import (
     EARLIER,
     ERRORS,
@@ -191,11 +191,8 @@ class Pair(Experiment):
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        return [
-            *(_table(result, "md17", kind) for kind in (0, 1)),
-            *(_table(result, "rmd17", kind) for kind in (0, 1)),
-            left_table(result["missing"], "geomatt reproduce pair --part {} --device cuda --data DIR"),
-        ]
+        measured = (_table(result, collection, kind) for collection in ("md17", "rmd17") for kind in (0, 1))
+        return [*noted(result, measured), left_table(result)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         if result["settings"]["stand_in"]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17
+from geomatt.reproduce.inputs import STAND_IN, described_md17, load_md17, noted
 from geomatt.reproduce.physics_molecules import QUICK_STEPS, STEPS, run_molecule
 from geomatt.reproduce.physics_tables import (
     REFERENCE,
@@ -62,9 +62,9 @@ class Physics(Experiment):
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         return [
-            dynamics_table(result),
+            *noted(result, [dynamics_table(result)]),
             xtb_table(result["xtb"]),
-            left_table(result["missing"], "geomatt reproduce physics --part {} --data DIR"),
+            left_table(result, gpu=False),
         ]
 
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:

@@ -168,12 +168,23 @@ def no_worse(pairs: Iterable[tuple[Models, Models]], *errors: str) -> tuple[int,
     return sum(good), len(good)
 
 
-def left_table(missing: Mapping[str, int], command: str) -> ResultTable:
+def left_table(
+    result: Mapping[str, Any], missing: Mapping[str, int] | None = None, *, gpu: bool = True
+) -> ResultTable:
     """The table of models that are not trained yet, with the commands for them.
 
-    `missing` counts models by parts, separated by spaces. Kept in the docs when nothing is left.
+    `missing` counts models by parts, separated by spaces; by default it is that of the result. Kept in the
+    docs when nothing is left. A quick result is continued by quick commands, and one with embedded data
+    without a folder of data. `gpu`: the work is meant for a GPU.
     """
-    rows = [[p, str(n), command.format(p.replace(" ", " --part "))] for p, n in missing.items() if n]
+    options = " --quick" if result["quick"] else " --device cuda" if gpu else ""
+    options += "" if result["settings"].get("stand_in") else " --data DIR"
+
+    def command(parts: str) -> str:
+        return f"geomatt reproduce {result['experiment']} --part {parts.replace(' ', ' --part ')}{options}"
+
+    missing = result["missing"] if missing is None else missing
+    rows = [[parts, str(count), command(parts)] for parts, count in missing.items() if count]
     nothing = [["nothing", "0", "all has been run"]]
     return ResultTable("left", "Left to run", ["part", "models", "command"], rows or nothing)
 

@@ -78,6 +78,11 @@ def _embedded(path: Path) -> str:
     return f"data:image/png;base64,{base64.b64encode(path.read_bytes()).decode()}"
 
 
+def plain_summary(experiment: Experiment, result: Mapping[str, Any]) -> str:
+    """The findings without the marks of Markdown that summaries have, for a terminal."""
+    return re.sub(r"\*\*|`", "", experiment.summary(result))
+
+
 def made_by(result: Mapping[str, Any]) -> str:
     """A sentence about the origin of the numbers."""
     commits = ", ".join(c[:10] for c in result["commits"]) or "unknown"

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from geomatt.errors import GeomAttError
 from geomatt.model import fingerprint
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, described_md17, load_md17, md17_model
+from geomatt.reproduce.inputs import MD17, STAND_IN, described_md17, load_md17, md17_model, noted
 from geomatt.reproduce.published import left_table
 from geomatt.reproduce.stability_runs import (
     KINDS,
@@ -92,14 +92,16 @@ class Stability(Experiment):
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
         return [
-            *(
-                stability_table(result, kind)
-                for kind in KINDS
-                if any(n.rsplit("-", 2)[0] == kind for n in result["rows"])
+            *noted(
+                result,
+                (
+                    stability_table(result, kind)
+                    for kind in KINDS
+                    if any(n.rsplit("-", 2)[0] == kind for n in result["rows"])
+                ),
             ),
             left_table(
-                {" ".join(name.rsplit("-", 2)): count for name, count in result["missing"].items()},
-                "geomatt reproduce stability --part {} --device cuda --data DIR",
+                result, {" ".join(name.rsplit("-", 2)): count for name, count in result["missing"].items()}
             ),
         ]
 

@@ -7,7 +7,7 @@ from statistics import mean
 from typing import Any, ClassVar
 
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
+from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note, noted
 from geomatt.reproduce.md17 import SCHNET_EPOCHS, Md17Study, Member
 from geomatt.reproduce.published import (
     ERRORS,
@@ -66,14 +66,14 @@ class Table1(Experiment):
         }
 
     def tables(self, result: Mapping[str, Any]) -> list[ResultTable]:
-        return [
+        measured = [
             *(_errors(result, kind) for kind in (0, 1)),
             _weighting(result),
             _draws(result),
             _times(result),
             ranges_table("ranges", {title(m): found for m, found in result["ranges"].items()}),
-            left_table(result["missing"], "geomatt reproduce table1 --part {} --device cuda --data DIR"),
         ]
+        return [*noted(result, measured), left_table(result)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = result["rows"]

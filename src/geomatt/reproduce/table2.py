@@ -10,7 +10,7 @@ import numpy as np
 
 from geomatt.model import Normalisation, Potential
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
+from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note, noted
 from geomatt.reproduce.md17 import UNTRAINED, Md17Study, Member
 from geomatt.reproduce.published import (
     TRANSFER,
@@ -112,9 +112,8 @@ class Table2(Experiment):
             with_mean=False,
             first="transfer",
         )
-        command = "geomatt reproduce table2 --part {} --device cuda --data DIR"
         pair = pair_table(result, {name: row["pair"] for name, row in rows.items()})
-        return [table, pair, left_table(result["missing"], command)]
+        return [*noted(result, [table, pair]), left_table(result)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         rows = [row for row in result["rows"] if row["transfer"] is not None]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from geomatt.model import new_network
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
-from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note
+from geomatt.reproduce.inputs import MD17, STAND_IN, frames_note, noted
 from geomatt.reproduce.md17 import Md17Study, Member
 from geomatt.reproduce.published import (
     ERRORS,
@@ -82,8 +82,7 @@ class Table3(Experiment):
         )
         sizes = {o: {m["parameters"] for m in models if "parameters" in m} for o, models in every.items()}
         counts = [f"{o}: {min(s):,}–{max(s):,}" for o, s in sizes.items() if s]
-        command = "geomatt reproduce table3 --part {} --device cuda --data DIR"
-        return [table, _parameters(counts), left_table(result["missing"], command)]
+        return [*noted(result, [table]), _parameters(counts), left_table(result)]
 
     def summary(self, result: Mapping[str, Any]) -> str:
         molecules, ours = result["molecules"], _models(result)
