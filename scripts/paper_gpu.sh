@@ -6,7 +6,8 @@
 # DATA: folder with md17/ (rmd17/ for pair-rmd17, gfn2/ for DNA). OUT: folder for results; run the same command
 # again to continue. SECONDS: time for the training. A step is an experiment and its part, as in the tables
 # "Left to run" of docs/experiments. Then copy OUT/*.json to results/ and run python -m geomatt.reproduce.docs.
-# DEVICE=cpu EXTRA=--quick tries it out on a processor.
+# DEVICE=cpu EXTRA=--quick tries it out on a processor. MOLECULES="benzene uracil" chooses those of steps that
+# have one process for each molecule.
 #
 # Steps and their minutes on an H200, each alone, estimated from the times in the committed results:
 #   table1-weighting   8    table2-untrained  5    dna-paper        45    pair-rmd17   8
@@ -20,7 +21,7 @@ shift 3
 export PYTHONPATH="$(cd "$(dirname "$0")/../src" && pwd)${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 python=${PYTHON:-python3}
-molecules="aspirin benzene ethanol malonaldehyde naphthalene salicylic_acid toluene uracil"
+molecules=${MOLECULES:-"aspirin benzene ethanol malonaldehyde naphthalene salicylic_acid toluene uracil"}
 experiments=""
 
 if [ ! -d "$out/pieces" ]; then
