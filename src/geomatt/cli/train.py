@@ -204,7 +204,8 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
             _compare(dataset, splits[0], config, results[0], how)
     except Interrupted as stopped:
         note(
-            f"Stopped after {stopped.epoch} epochs; everything is saved. Continue with:\n"
+            f"Stopped after {stopped.epoch} epochs; everything is saved. The model of the best epoch can be "
+            "used, but bounds, the zero of its energy and error bars are added at the end. Continue with:\n"
             f"  geomatt {_command(config, how)} --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None
