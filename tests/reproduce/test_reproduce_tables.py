@@ -112,6 +112,13 @@ def test_table1_uses_embedded_data_and_says_so(tiny):
     assert "4 frames that were not trained" in tables["table1-energy"].note
     assert tables["table1-energy"].rows[0][1] == tables["weighting"].rows[0][1] == "–"  # nothing published
     assert "GTX 1080" not in tables["times"].note
+    assert not any("†" in text for text in (*tables["times"].rows[0], tables["times"].note))
+    made = {**result["pieces"]}
+    for name in ("234-fast-fold1-ethanol", "234-paper-fold0-ethanol-draw1"):  # draws are not in this table
+        made[name] = {**made[name], "hardware": "a GPU"}
+    times = {table.name: table for table in table1.tables({**result, "pieces": made})}["times"]
+    assert ["†" in cell for cell in times.rows[0]] == [False, False, True, False]
+    assert f"on {result['hardware'][0]}; †: with models trained on a GPU. " in times.note
     assert tables["ranges"].rows[0][1] == "9"
     assert ["own ethanol data" in table.note for table in tables.values()] == [True] * 6 + [False]
     options = ["--quick", "--part", "paper", "--out", str(tiny.out)]

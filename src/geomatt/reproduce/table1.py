@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from statistics import mean
 from typing import Any, ClassVar
@@ -30,6 +31,7 @@ from geomatt.reproduce.table import NOT_RUN, ResultTable
 REPEATED = ("ethanol", "aspirin")  # trained on several draws of frames, and SchNet with several seeds
 PUBLISHED = GEOMATT["2,3,4"]
 RECIPES = ("paper", "fast")
+ELSEWHERE = "†"  # a time on another machine than most
 
 
 class Table1(Experiment):
@@ -219,21 +221,44 @@ def _draws(result: Mapping[str, Any]) -> ResultTable:
 
 
 def _times(result: Mapping[str, Any]) -> ResultTable:
-    """The table of training times."""
+    """The table of training times. Models of another machine than most are marked."""
     rows, published = result["rows"], not result["settings"]["stand_in"]
-    columns = [rows["paper"], rows["fast"], _schnet(result)]
+    columns = {"paper": rows["paper"], "fast": rows["fast"], "schnet": _schnet(result)}
     together = sorted({f["together"] for r in RECIPES for fs in rows[r].values() for f in fs})
+    trained = {
+        (recipe, m): [_hardware(result, m, recipe, model) for model in models]
+        for recipe, column in columns.items()
+        for m, models in column.items()
+    }
+    machines = Counter(machine for several in trained.values() for machine in several).most_common()
+    usual, others = [name for name, _ in machines[:1]], [name for name, _ in machines[1:]]
+
+    def time(molecule: str, recipe: str) -> str:
+        mark = f" {ELSEWHERE}" * bool(set(trained.get((recipe, molecule), ())) & set(others))
+        return _seconds(columns[recipe].get(molecule, [])) + mark
+
     return ResultTable(
         "times",
         "Training time",
         ["molecule", "paper recipe", "fast recipe", "SchNet"],
-        [[title(m), *(_seconds(column.get(m, [])) for column in columns)] for m in result["molecules"]],
-        "Seconds for one model, mean over the folds (shortest–longest), on "
-        f"{'; '.join(result['hardware'])}. Models of several folds and molecules were trained side by side "
+        [[title(m), *(time(m, recipe) for recipe in columns)] for m in result["molecules"]],
+        f"Seconds for one model, mean over the folds (shortest–longest), on {', '.join(usual) or 'nothing'}"
+        + (f"; {ELSEWHERE}: with models trained on {'; '.join(others)}" if others else "")
+        + ". Models of several folds and molecules were trained side by side "
         f"({', '.join(map(str, together)) or 'none'} at a time) and share the time equally; not all parts "
         "were run with the same version."
         + (" The paper: 3 to 6 hours for one molecule on a GTX 1080." if published else ""),
     )
+
+
+def _hardware(result: Mapping[str, Any], molecule: str, recipe: str, model: Mapping[str, Any]) -> str:
+    """What a model of the table of times was trained on."""
+    if recipe == "schnet" and molecule not in result["schnet"]:
+        member = Member(molecule, recipe="schnet-all", seed=model["seed"])
+    else:
+        member = Member(molecule, model.get("fold", 0), recipe=recipe)
+    hardware: str = result["pieces"][member.name]["hardware"]
+    return hardware
 
 
 def _seconds(models: Models) -> str:
