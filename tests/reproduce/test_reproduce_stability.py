@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ from geomatt.data import Dataset, Structure, collate
 from geomatt.errors import GeomAttError
 from geomatt.locks import file_lock
 from geomatt.model import load
+from geomatt.model.zoo import STABILITY, shipped_folder
 from geomatt.progress import silent
 from geomatt.reproduce import ExperimentSettings, stability, stability_runs
 from geomatt.reproduce.frame import Pieces, plain, read_json
@@ -225,8 +228,44 @@ def test_some_molecules_and_shorter_runs_are_named():
     about = summary_by_model(result)
     assert about["md17/ethanol:pair"]["bounded"]["ps"] == 140.0
     assert about["md17/benzene:pair"]["bounded"] == {
-        "intact": 1, "runs": 1, "ps": 300.0, "failed_at_ps": [], "wall_share": 0.01,
+        "intact": 1, "runs": 1, "ps": 300.0, "failed_at_ps": [], "wall_share": 0.01, "histogram_error": 0.1,
     }  # fmt: skip
+
+
+def test_what_ships_about_stability_has_errors_and_drifts():
+    """Where they were measured: drifts of one molecule alone, and none of a run that failed at once."""
+    about = {"failure": "", "survived_ps": 300.0, "wall_share": 0.01, "drift_meV_per_atom_ps": 9.0}
+    errors = {"ethanol": (0.1, 0.3), "benzene": (None, 0.2), "uracil": (None,)}
+    nvt = [{**about, "name": m, "histogram_error": e} for m, every in errors.items() for e in every]
+    drifts = (-0.00062, 0.0004, None)
+    nve = [
+        {**about, "name": "ethanol", "drift_meV_per_atom_ps": d, "failure": "" if d else "x"} for d in drifts
+    ]
+    nve.append({**nve[-1], "name": "benzene"})
+    found = summary_by_model(
+        {
+            "rows": {"pair-s-walls-nvt": nvt, "pair-s-walls-nve": nve, "pair-s-bounded-nve": nve},
+            "models": {"pair-s": {}, "pair-s-bounded": {"ethanol": "fingerprint"}},
+            "reached_ps": {"pair-s-walls-nve": {"benzene": 20.0}},
+            "settings": {"ps": {"nvt": 300.0, "nve": 50.0}},
+        }
+    )
+    assert found["md17/ethanol:pair-s"]["bounded"] is None
+    walls = {name: conditions["walls"] for name, conditions in found.items()}
+    assert walls["md17/ethanol:pair-s"]["histogram_error"] == 0.2
+    assert walls["md17/benzene:pair-s"]["histogram_error"] == 0.2
+    assert "histogram_error" not in walls["md17/uracil:pair-s"]
+    assert walls["md17/ethanol:pair-s"]["nve"] == {
+        "intact": 2, "runs": 3, "ps": 50.0, "drift_meV_per_atom_ps": 0.0006,
+    }  # fmt: skip
+    assert walls["md17/benzene:pair-s"]["nve"] == {"intact": 0, "runs": 1, "ps": 20.0}
+    assert "nve" not in walls["md17/uracil:pair-s"]
+
+
+def test_what_ships_about_stability_is_of_the_committed_result():
+    committed = Path(__file__).resolve().parents[2] / "results" / "stability.json"
+    shipped = json.loads((shipped_folder() / STABILITY).read_text(encoding="utf-8"))
+    assert shipped == summary_by_model(read_json(committed)), "run python -m geomatt.reproduce.docs"
 
 
 def test_committed_simulations_are_restored(real_data, tmp_path):

@@ -81,7 +81,7 @@ def _words(result: Mapping[str, Any], kind: str, walls: str) -> str:
 
 
 def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
-    """For each shipped model, by condition, how many runs stayed intact, and when others failed.
+    """For each shipped model, by condition, what came of its runs (see `geomatt.model.stability`).
 
     Models that have bounds and were simulated only without them have None for "bounded".
     """
@@ -91,16 +91,38 @@ def summary_by_model(result: Mapping[str, Any]) -> dict[str, Any]:
         if ensemble != "nvt" or kind not in SHIPPED:
             continue
         for molecule in dict.fromkeys(row["name"] for row in rows):
-            runs = _of(result, name, molecule)
-            failed = [round(r["survived_ps"], 1) for r in runs if r["failure"]]
-            ps = result["reached_ps"].get(name, {}).get(molecule, result["settings"]["ps"]["nvt"])
             model = f"md17/{molecule}" + ("" if kind == "paper" else f":{kind}")
-            about = {"intact": len(runs) - len(failed), "runs": len(runs), "ps": ps, "failed_at_ps": failed}
-            if WALLS[walls]:
-                about["wall_share"] = round(mean(r["wall_share"] for r in runs), 4)
             has_bounds = molecule in result["models"].get(used_name(kind, BOUNDED), ())
+            about = _summary(result, f"{kind}-{walls}", molecule)
+            if WALLS[walls]:
+                about["wall_share"] = round(mean(r["wall_share"] for r in _of(result, name, molecule)), 4)
             found.setdefault(model, {BOUNDED: None} if has_bounds else {})[walls] = about
     return found
+
+
+def _summary(result: Mapping[str, Any], name: str, molecule: str) -> dict[str, Any]:
+    """Of a molecule's runs; errors and drifts have the digits of the tables, and are there if measured."""
+    about = _counts(result, f"{name}-nvt", molecule)
+    runs, constant = _of(result, f"{name}-nvt", molecule), _of(result, f"{name}-nve", molecule)
+    about["failed_at_ps"] = [round(r["survived_ps"], 1) for r in runs if r["failure"]]
+    if (error := _mean(runs, "histogram_error", ".3f")) != NOT_RUN:
+        about["histogram_error"] = float(error)
+    if constant:
+        about["nve"] = _counts(result, f"{name}-nve", molecule)
+        if (drift := _largest_drift(constant)) != NOT_RUN:
+            about["nve"]["drift_meV_per_atom_ps"] = float(drift)
+    return about
+
+
+def _counts(result: Mapping[str, Any], name: str, molecule: str) -> dict[str, Any]:
+    """How many runs of a molecule stayed intact, of how many, and their length."""
+    runs = _of(result, name, molecule)
+    length = result["settings"]["ps"][name.rpartition("-")[2]]
+    return {
+        "intact": sum(not r["failure"] for r in runs),
+        "runs": len(runs),
+        "ps": result["reached_ps"].get(name, {}).get(molecule, length),
+    }
 
 
 def _of(result: Mapping[str, Any], name: str, molecule: str) -> Sequence[Mapping[str, Any]]:
@@ -108,13 +130,18 @@ def _of(result: Mapping[str, Any], name: str, molecule: str) -> Sequence[Mapping
 
 
 def _drift(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The largest drift of runs at constant energy without its sign, and how many of them failed."""
-    values = [abs(row["drift_meV_per_atom_ps"]) for row in rows if row["drift_meV_per_atom_ps"] is not None]
+    """The largest drift of runs at constant energy, and how many of them failed."""
     failed = sum(bool(row["failure"]) for row in rows)
-    largest = f"{max(values):.1g}" if values else NOT_RUN
+    largest = _largest_drift(rows)
     return f"{largest}, {failed} failed" if failed else largest
 
 
+def _largest_drift(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Without its sign."""
+    values = [abs(row["drift_meV_per_atom_ps"]) for row in rows if row["drift_meV_per_atom_ps"] is not None]
+    return f"{max(values):.1g}" if values else NOT_RUN
+
+
 def _mean(rows: Sequence[Mapping[str, Any]], key: str, form: str) -> str:
-    values = [row[key] for row in rows if row[key] is not None]
+    values = [row[key] for row in rows if row.get(key) is not None]
     return format(mean(values), form) if values else NOT_RUN
