@@ -1,6 +1,8 @@
 """Models that ship with the package: names, metadata and errors."""
 
 import json
+import re
+import warnings
 
 import pytest
 from conftest import small_network
@@ -74,28 +76,101 @@ def test_models_command_lists_metadata_of_the_files(shipped):
     assert "geomatt reproduce table1" in empty.output
     ship(shipped, "md17/aspirin")
     listed = runner.invoke(app, ["models"], env={"COLUMNS": "140"})
-    for part in ("md17/aspirin", "0.250", "0.980", "4902", "│    2 │", "CC0", "reproduce table1"):
+    assert re.search(r"md17/aspirin +0\.250 +0\.980 +2 +4902 +– +– *\n", listed.output)
+    for part in ("CC0", "reproduce table1"):
         assert part in listed.output
     stored = json.loads(runner.invoke(app, ["models", "--json"]).output)
     assert stored["md17/aspirin"]["record"]["epochs"] == 2000
 
 
+FAILED = {"intact": 3, "runs": 5, "ps": 300.0, "failed_at_ps": [20.5, 9.2]}
+KEPT = {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": []}
+
+
+def printed(*options):
+    found = CliRunner().invoke(app, ["models", *options], env={"COLUMNS": "80"})
+    assert found.exit_code == 0
+    return found.output
+
+
+def cells(line, output):
+    """Of the rows of a table that begin with a name."""
+    return [row.split()[1:] for row in output.splitlines() if row.startswith(f"{line} ")]
+
+
 def test_unstable_models_warn_in_dynamics(shipped):
     ship(shipped, "md17/aspirin")
-    failed = {"intact": 3, "runs": 5, "ps": 300.0, "failed_at_ps": [20.5, 9.2]}
-    kept = {"intact": 5, "runs": 5, "ps": 300.0, "failed_at_ps": []}
     path = shipped / zoo.STABILITY
-    path.write_text(json.dumps({"md17/aspirin": {"free": failed}}))
-    assert "3/5* 300 ps" in CliRunner().invoke(app, ["models"]).output
-    with pytest.warns(UserWarning, match=r"2 of 5 runs of 300 ps .* without walls.* after 9.2 ps"):
+    path.write_text(json.dumps({"md17/aspirin": {"free": FAILED}}))
+    with pytest.warns(UserWarning, match=r"2 of 5 runs of 300 ps without walls fell apart, .* after 9.2 ps"):
         GeomAttCalculator("md17/aspirin")
-    path.write_text(json.dumps({"md17/aspirin": {"bounded": None, "walls": kept}}))
-    assert "5/5* 300 ps" in CliRunner().invoke(app, ["models"]).output
-    path.write_text(json.dumps({"md17/aspirin": {"free": failed, "walls": kept}}))
-    assert "5/5 300 ps" in CliRunner().invoke(app, ["models"]).output
-    GeomAttCalculator(geomatt.load("md17/aspirin"))  # with walls it stays intact: no warning
-    path.write_text(json.dumps({"md17/aspirin": {"walls": {**kept, "wall_share": 0.2}}}))
-    assert "5/5 300 ps w" in CliRunner().invoke(app, ["models"]).output
+    path.write_text(json.dumps({"md17/aspirin": {"free": FAILED, "walls": KEPT}}))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        GeomAttCalculator(geomatt.load("md17/aspirin"))  # with walls it stays intact
+
+
+@pytest.mark.parametrize(
+    ("tried", "shown"),
+    [
+        ({"free": FAILED}, "– 3/5 300"),
+        ({"free": FAILED, "walls": KEPT}, "5/5 300 3/5 300"),
+        ({"walls": {**KEPT, "wall_share": 0.2}}, "5/5 300 w –"),
+        ({"bounded": None, "walls": KEPT, "free": FAILED}, "5/5* 300 3/5* 300"),
+        ({"bounded": KEPT, "walls": FAILED}, "5/5 300 –"),
+        ({"bounded": {**KEPT, "ps": 15.0}, "walls": FAILED}, "3/5* 300 –"),  # one failed later than that
+        ({"bounded": {**KEPT, "ps": 30.0}, "walls": FAILED}, "5/5 30 –"),
+    ],
+)
+def test_models_command_shows_runs_with_walls_and_without(shipped, tried, shown):
+    ship(shipped, "md17/aspirin")
+    (shipped / zoo.STABILITY).write_text(json.dumps({"md17/aspirin": tried}))
+    assert " ".join(cells("md17/aspirin", printed())[0][4:]) == shown
+
+
+def test_models_command_shows_every_condition(shipped):
+    for name in ("md17/aspirin", "md17/aspirin-pair", "md17/ethanol"):
+        ship(shipped, name)
+    assert "No long dynamics were run" in printed("--stability")
+    path = shipped / zoo.STABILITY
+    moving = {"intact": 4, "runs": 5, "ps": 50.0, "drift_meV_per_atom_ps": 0.0008}
+    walls = {**FAILED, "wall_share": 0.0556, "histogram_error": 0.033, "nve": moving}
+    about = {
+        "md17/aspirin": {"free": {**FAILED, "ps": 140.0}, "walls": KEPT},
+        "md17/aspirin:pair": {"bounded": None, "walls": walls},
+    }
+    path.write_text(json.dumps(about))
+    output = printed("--stability")
+    assert cells("md17/aspirin", output) == [
+        ["yes", "–", "5/5", "300", "–", "–", "–", "–"],
+        ["no", "–", "3/5", "140", "9.2", "–", "–", "–"],
+    ]
+    row = ["yes", "no", "3/5", "300", "9.2", "5.56", "0.033", "0.0008", "f"]
+    assert cells("md17/aspirin:pair", output) == [row]
+    assert "Not run: md17/ethanol." in output
+    assert "1 model not run yet as shipped, with walls and bounds." in " ".join(output.split())
+    about["md17/aspirin:pair"]["bounded"] = {**walls, "nve": {**moving, "intact": 5}}
+    path.write_text(json.dumps(about))
+    output = printed("--stability")
+    assert cells("md17/aspirin:pair", output) == [["yes", "yes", *row[2:-1]], row]
+    assert "not run yet" not in output
+
+
+@pytest.mark.parametrize("options", [[], ["--stability"]])
+def test_tables_of_shipped_models_fit_80_columns(options):
+    output = printed(*options)
+    assert all(cells(model.name, output) for model in zoo.shipped_models())
+    assert "…" not in output
+    assert max(map(len, output.splitlines())) <= 80
+
+
+def test_info_says_what_came_of_dynamics(shipped):
+    ship(shipped, "md17/aspirin")
+    (shipped / zoo.STABILITY).write_text(json.dumps({"md17/aspirin": {"bounded": None, "walls": FAILED}}))
+    said = CliRunner().invoke(app, ["info", "md17/aspirin"], env={"COLUMNS": "200"}).output
+    assert "2 of 5 runs of 300 ps with walls and without bounds fell apart, the first after 9.2 ps" in said
+    assert "not run with walls and bounds" in said
+    assert "failed_at_ps" not in said
 
 
 def test_unknown_name_lists_shipped_models(shipped):

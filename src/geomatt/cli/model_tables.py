@@ -15,6 +15,7 @@ from geomatt.evaluation.result import ErrorSummary, EvaluationResult
 from geomatt.model import Potential
 from geomatt.model.calibration import LEVELS
 from geomatt.model.files import describe, fingerprint
+from geomatt.model.stability import outcomes
 from geomatt.units import GIGAPASCAL, from_ev
 
 SHOWN_LEVELS = (0.5, 0.7, 0.9, 0.95)
@@ -44,8 +45,9 @@ def info_rows(potential: Potential, path: str) -> list[tuple[str, str]]:
         (name, f"{described['config'][name]}  ({field.metadata['help']})")
         for name, field in potential.network.config.settings().items()
     ]
-    rows += list(_flat(potential.record))
-    return [(name, _words(value)) for name, value in rows]
+    rows += list(_flat({name: value for name, value in potential.record.items() if name != "stability"}))
+    shown = [(name, _words(value)) for name, value in rows]
+    return shown + [("dynamics at 500 K", words) for words in _in_dynamics(potential)]
 
 
 def error_tables(result: EvaluationResult) -> list[Table]:
@@ -92,7 +94,7 @@ def bond_table(scores: Sequence[BondScore]) -> Table:
     """Scores of each attention matrix as a ranking of bonds."""
     rows = [[s.label, number(s.average_precision), number(s.auroc)] for s in scores]
     headings = ["attention", "average precision", "AUROC"]
-    caption = "1: every bond ranks before all other pairs by |α|. AUROC: 0.5 is chance."
+    caption = "1: every bond ranks before all other pairs by the size of attention. AUROC: 0.5 is chance."
     controls = max((len(s.untrained) for s in scores), default=0)
     if controls:
         headings.insert(2, "untrained")
@@ -132,6 +134,13 @@ def _outside(potential: Potential) -> str:
     kept = ["bounds of the network"] * potential.bounded
     kept += ["walls at the ranges of distances"] * (potential.domain is not None)
     return ", ".join(kept) or "nothing: train it anew for walls"
+
+
+def _in_dynamics(potential: Potential) -> list[str]:
+    """What came of long dynamics, by condition."""
+    tried = potential.record.get("stability", {})
+    found = [outcome.words for outcome in outcomes(tried, potential.bounded)]
+    return [*found, "not run with walls and bounds"] if found and not tried.get("bounded", True) else found
 
 
 def _flat(record: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -21,13 +21,6 @@ HOW_TO_MAKE = "geomatt reproduce table1 --device cuda"
 NEAREST = 4  # names in the message about an unknown one
 LIST = "`geomatt models` lists those that do"
 STABILITY = "stability.json"  # results of long dynamics, by name
-LEANS = 0.05  # share of steps with an active wall above which a model leans on walls
-# What models had in long dynamics.
-CONDITIONS = {
-    "bounded": "with walls and bounds",  # of the network, see `Network.bounds`
-    "walls": "with walls",
-    "free": "without walls",
-}
 
 
 @dataclass(frozen=True)
@@ -73,8 +66,7 @@ def find_shipped(name: str) -> Path | None:
 def stability_of(path: Path) -> dict[str, Any]:
     """Results of long dynamics with the model of a file in the package's folder; empty if there are none.
 
-    By condition (`CONDITIONS`) the number of `runs`, those `intact`, `ps` and `failed_at_ps`. "bounded" is
-    there for models that have bounds, with None if it was not run.
+    By condition, see `geomatt.model.stability`.
     """
     folder = path.parents[1]
     if not (folder / STABILITY).is_file():
@@ -82,20 +74,6 @@ def stability_of(path: Path) -> dict[str, Any]:
     tried = json.loads((folder / STABILITY).read_text(encoding="utf-8"))
     found: dict[str, Any] = tried.get(_model_name(path.relative_to(folder)), {})
     return found
-
-
-def most_alike(tried: dict[str, Any], walls: bool, bounded: bool) -> tuple[dict[str, Any], str, bool]:
-    """Of results of long dynamics those that say most about a model with or without walls and bounds.
-
-    With their condition in words, and True if the model was simulated as it is. Empty if there are none.
-    """
-    order = ["bounded", "walls", "free"] if walls else ["free", "bounded", "walls"]
-    name = next((name for name in order if tried.get(name) and (bounded or name != "bounded")), None)
-    if name is None:
-        return {}, "", False
-    lacking = bounded and name != "bounded"
-    words = f"{CONDITIONS[name]} and without bounds" if lacking and name == "walls" else CONDITIONS[name]
-    return tried[name], words, not lacking and (name == "free") != walls
 
 
 def unknown_name_hint(name: str) -> str:

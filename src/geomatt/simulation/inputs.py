@@ -16,7 +16,7 @@ from geomatt.model import AnyPotential, check_device, load
 from geomatt.model.domain import MOST_WATCHED
 from geomatt.model.neighbours import neighbour_list
 from geomatt.model.precision import parse_dtype
-from geomatt.model.zoo import LEANS, most_alike
+from geomatt.model.stability import warning
 
 OVERLAP = 0.5  # times the sum of covalent radii: no two atoms come so close
 # A model file, the folder of a run, a shipped model's name, a `Potential` or a `Committee`.
@@ -42,22 +42,9 @@ def load_model(
 def warn_if_unstable(model: AnyPotential, walls: bool) -> None:
     """Warn about a model that fell apart in long dynamics (`record["stability"]`), with walls or without."""
     for member in model.members:
-        runs, condition, _ = most_alike(member.record.get("stability", {}), walls, member.bounded)
-        about = f"at 500 K, {condition}"
-        if failed := runs.get("failed_at_ps"):
-            found = (
-                f"{len(failed)} of {runs['runs']} runs of {runs['ps']:g} ps {about}, fell apart, the first "
-                f"after {min(failed):.1f} ps"
-            )
-        elif runs.get("wall_share", 0.0) > LEANS:
-            found = f"{about}, it was held by them in {100 * runs['wall_share']:.0f} % of the steps"
-        else:
-            continue
-        warnings.warn(
-            f"This model failed in long dynamics: {found}. `geomatt models` lists models that stay intact.",
-            stacklevel=3,
-        )
-        return
+        if message := warning(member.record.get("stability", {}), walls, member.bounded):
+            warnings.warn(message, stacklevel=3)
+            return
 
 
 def given(model: Model, structure: Structure | AtomsLike) -> tuple[AnyPotential, Structure]:
