@@ -33,6 +33,7 @@ NEEDS = {
 SAID = {
     "engines": [r"(?s)ASE +(-\d+\.\d{3}).*torch-sim +\1.*OpenMM +\1.*LAMMPS +\1"],  # one energy everywhere
     "transfer": [r"\d{5,} were kept"],
+    "attention": [r"better than \d+ of 10 untrained networks", r"1 / distance \(control\) +1\.00"],
     "periodic": [r"bonds: \[\[0, 1\], \[0, 2\], \[3, 4\], \[3, 5\]\]"],
 }
 
