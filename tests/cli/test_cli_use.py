@@ -180,6 +180,8 @@ def test_attention(place):
     text = run("attention", place, place / "water.extxyz", "-o", figure, "--frame", -1,
                "--json", place / "a.json", "--npz", place / "a.npz")  # fmt: skip
     assert "average precision" in text
+    assert "by the size of attention" in " ".join(text.split())
+    assert "α" not in text
     assert "control" in text
     for name in ("fig.png", "fig_molecule.png", "a.json", "a.npz"):
         assert (place / name).stat().st_size > 100

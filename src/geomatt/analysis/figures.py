@@ -49,11 +49,11 @@ DPI = 200
 SIGNED = "Row i, column j: the weight of atom j in what atom i takes up. Red adds, blue subtracts."
 UNSIGNED = "Row i, column j: how strongly the network couples atoms i and j. These matrices have no sign."
 PRECISION = (
-    "AP: average precision, 1 if every covalent bond ranks before all other pairs by |α|; "
+    "AP: average precision, 1 if every covalent bond ranks before all other pairs by the size of attention;\n"
     "in brackets the AP of 1 / distance."
 )
 STRONGEST = (
-    "Lines: as many of the strongest pairs (|α|, mean of both directions) as there are bonds.\n"
+    "Lines: as many of the strongest pairs (size of attention, mean of both directions) as there are bonds.\n"
     "Of every order the layer with the highest AP is shown, the one that ranks the bonds best; "
     "in brackets the AP of 1 / distance."
 )
@@ -88,7 +88,7 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
         _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded)
         for axis in axes[2:, layers]:
             axis.set_visible(False)
-        label = r"attention $\alpha_{ij}$ / largest $|\alpha_{ij}|$, $i \neq j$; frames: covalent bonds"
+        label = r"attention / its largest size, $i \neq j$; frames: covalent bonds"
         colour_bar(figure, image, axes[:, :layers], label)
         figure.suptitle(_chemical(structure), fontsize=10)
         signed = any((record.matrix < 0).any() for record in records)
