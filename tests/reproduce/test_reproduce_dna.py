@@ -134,7 +134,14 @@ def test_the_experiment_measures_errors_and_bonds(tmp_path):
     assert "| embedded/dimer | 58 | 70 |" in content["dna-ranges"]
     assert "GTX 1080" not in content["dna-errors"]
     assert "dna --part paper" in content["left"]
-    assert "| fast | 1 |" in content["dna-seeds"]
+    assert "| fast | random frames | 1 |" in content["dna-seeds"]
+    assert "| fast | a trajectory never seen | 0 |" in content["dna-seeds"]
+    for seed, kinds in enumerate(zip(*result["controls"]["untrained"].values(), strict=True)):
+        (line,) = (x for x in content["dna-seeds"].splitlines() if f"| random frames | {seed} |" in x)
+        assert [
+            f"before {ap:.2f})" in cell for ap, cell in zip(kinds, line.split(" | ")[5:], strict=True)
+        ] == [True] * 3
+    assert "| the same network before training (best matrix) |" in content["dna-precision-fast"]
     assert "| pair |" not in content["dna-seeds"]
     assert "| pair | a trajectory never seen | –" not in content["dna-errors"]
     assert "average precision" in experiment.summary(result)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 
 from geomatt.model import new_network
-from geomatt.reproduce.dna_attention import CONTROL, KINDS, controls, strongest
+from geomatt.reproduce.dna_attention import CONTROL, KINDS, before_training, controls, strongest
 from geomatt.reproduce.dna_models import DATA, RECIPES, SCORED, SPLITS, DnaModel, DnaStudy, plan
 from geomatt.reproduce.frame import Drawing, Experiment, ExperimentSettings, ProgressBar
 from geomatt.reproduce.published import cell, left_table, tested_on
@@ -18,6 +18,11 @@ from geomatt.reproduce.table import ResultTable
 
 # Of a model in the first table.
 _SHOWN = ("energy_mae", "force_mae", "epochs", "late_gain", "test_frames", "minutes")
+_LOSSES = {
+    "paper": "as printed in the paper",
+    "authors": "that of the authors' code",
+    "unsquared": "errors not squared",
+}
 
 
 class Dna(Experiment):
@@ -91,14 +96,14 @@ class Dna(Experiment):
                 "late gain": "{late_gain:.0%}",
                 "minutes": "{minutes:.1f}",
             },
-            f"{note}kcal/mol and kcal/mol/Å, {tested_on(tested)}. Late gain: "
+            f"{note}kcal/mol and kcal/mol/Å, {tested_on(tested)}. Loss: {_losses(result)}. Late gain: "
             "how much the validation error of the forces fell over the last fifth of the epochs; if it is "
             f"small, the error has settled. Minutes of training{_trained_on(result)}; the models of a recipe "
             "were trained side by side and share the time equally."
             + ("" if note else " The paper: 26 hours on a GTX 1080."),
             labels=2,
         )
-        precision = [_precision_table(r, v, result["controls"]) for r, v in _scored(result).items()]
+        precision = [_precision_table(result, r, v) for r, v in _scored(result).items()]
         return [
             errors,
             _seeds_table(result),
@@ -110,7 +115,9 @@ class Dna(Experiment):
     def drawings(self, result: Mapping[str, Any]) -> list[Drawing]:
         from geomatt.reproduce.dna_figures import drawings
 
-        return drawings(_scored(result), result["controls"]) if _scored(result) else []
+        models = _scored(result)
+        before = {recipe: before_training(result, recipe) for recipe in models}
+        return drawings(models, result["controls"], before) if models else []
 
     def summary(self, result: Mapping[str, Any]) -> str:
         note = _stand_in_note(result)
@@ -120,6 +127,12 @@ class Dna(Experiment):
             best = [
                 (recipe, *strongest(value["precision"], kind)) for recipe, value in _scored(result).items()
             ]
+            whole = [
+                f"{strongest(value['precision'], kind)[1]:.2f} ({recipe} recipe)"
+                for recipe, value in _scored(result, "segments").items()
+            ]
+            starts = [before_training(result, recipe).get(kind) for recipe, _, _ in best]
+            before = sorted({f"{start:.2f}" for start in starts if start is not None})
             control = [value["precision"][CONTROL][kind][0] for value in _scored(result).values()]
             sentences.append(
                 f"- {words[0].upper()}{words[1:]}: average precision "
@@ -128,17 +141,26 @@ class Dna(Experiment):
                     f"{len(untrained)} untrained networks)"
                     for recipe, label, ap in best
                 )
+                + ("; trained on whole trajectories " + ", ".join(whole)) * bool(whole)
                 + f"; inverse distance reaches {max(control, default=0.0):.2f}, |d − d₀| {length[0]:.2f} "
                 f"(with the best d₀, {length[2]:.2f} Å), the best matrix of an untrained network "
-                f"{np.median(untrained):.2f} in the median and {max(untrained):.2f} at most."
+                f"{np.median(untrained):.2f} in the median and {max(untrained):.2f} at most"
+                + (", that of the very network before training " + " or ".join(before)) * bool(before)
+                + "."
             )
         return "\n".join(sentences) if _scored(result) else "Not run yet."
 
 
-def _scored(result: Mapping[str, Any]) -> dict[str, Any]:
-    """The models trained on random frames, as in the paper, whose attention was scored, by recipe."""
+def _scored(result: Mapping[str, Any], split: str = "random") -> dict[str, Any]:
+    """The models whose attention was scored, by recipe; as in the paper, those trained on random frames."""
     rows = result["rows"].items()
-    return {recipe: row["random"] for recipe, row in rows if recipe in SCORED and "random" in row}
+    return {recipe: row[split] for recipe, row in rows if recipe in SCORED and split in row}
+
+
+def _losses(result: Mapping[str, Any]) -> str:
+    """The loss of each recipe, in words."""
+    settings = result["settings"]
+    return ", ".join(f"{_LOSSES[settings[recipe]['weighting']]} ({recipe})" for recipe in RECIPES)
 
 
 def _trained_on(result: Mapping[str, Any]) -> str:
@@ -149,29 +171,42 @@ def _trained_on(result: Mapping[str, Any]) -> str:
 
 
 def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
-    """Errors and the best matrices of the models that differ by the seed of their weights."""
+    """Errors and the best matrices of all scored models."""
     lines = []
-    for recipe, value in _scored(result).items():
-        for model in [{"seed": 0, **value}, *result["seeds"].get(recipe, [])]:
-            best = [strongest(model["precision"], kind) for kind in KINDS]
+    for recipe in SCORED:
+        row = result["rows"].get(recipe, {})
+        first = [(split, {"seed": 0, **row[split]}) for split in SPLITS if split in row]
+        again = [("random", model) for model in result["seeds"].get(recipe, [])]
+        for split, model in first + again:
+            before = before_training(result, recipe, model["seed"])
             lines.append(
                 [
                     recipe,
-                    str(model["seed"]),
+                    SPLITS[split],
+                    str(result["settings"][recipe]["seed"] + model["seed"]),
                     cell([model]),
                     str(model["epochs"]),
-                    *(f"{ap:.2f} ({label})" for label, ap in best),
+                    *(_best_matrix(model["precision"], before, kind) for kind in KINDS),
                 ]
             )
     return ResultTable(
         "dna-seeds",
-        "Seeds of the weights",
-        ["recipe", "seed", "energy / force MAE", "epochs", *KINDS.values()],
+        "Best matrices of all models",
+        ["recipe", "tested on", "seed", "energy / force MAE", "epochs", *KINDS.values()],
         lines,
-        "Trained on the same random frames. Average precision of the best matrix for each kind of bond, and "
-        "which matrix it is.",
-        labels=2,
+        "Average precision of the best matrix for each kind of bond, which matrix it is, and what the best "
+        "matrix of the same network had before training. Models tested on random frames were trained on "
+        "random frames, the same for all seeds; those tested on a trajectory never seen, on whole other "
+        "trajectories. Models of the same seed began with the same weights.",
+        labels=3,
     )
+
+
+def _best_matrix(
+    precision: Mapping[str, Mapping[str, Sequence[float]]], before: Mapping[str, float], kind: str
+) -> str:
+    label, found = strongest(precision, kind)
+    return f"{found:.2f} ({label}" + (f"; before {before[kind]:.2f})" if before else ")")
 
 
 def _stand_in_note(result: Mapping[str, Any]) -> str:
@@ -184,7 +219,8 @@ def _stand_in_note(result: Mapping[str, Any]) -> str:
     )
 
 
-def _precision_table(recipe: str, value: Mapping[str, Any], control: Mapping[str, Any]) -> ResultTable:
+def _precision_table(result: Mapping[str, Any], recipe: str, value: Mapping[str, Any]) -> ResultTable:
+    control, before = result["controls"], before_training(result, recipe)
     lines = [
         [label, *(f"{values[kind][0]:.3f} ± {values[kind][1]:.3f}" for kind in KINDS)]
         for label, values in value["precision"].items()
@@ -194,6 +230,13 @@ def _precision_table(recipe: str, value: Mapping[str, Any], control: Mapping[str
     untrained = [control["untrained"][kind] for kind in KINDS]
     lines.append([f"{len(untrained[0])} untrained, median", *(f"{np.median(u):.3f}" for u in untrained)])
     lines.append([f"{len(untrained[0])} untrained, largest", *(f"{max(u):.3f}" for u in untrained)])
+    own = ""
+    if before:
+        lines.append(
+            ["the same network before training (best matrix)", *(f"{before[kind]:.3f}" for kind in KINDS)]
+        )
+        seed = result["settings"][recipe]["seed"]
+        own = f" The same network before training is the one of them with the seed of this model, {seed}."
     lines.append(["guessing", *(f"{value['chance'][kind]:.3f}" for kind in KINDS)])
     return ResultTable(
         f"dna-precision-{recipe}",
@@ -204,7 +247,7 @@ def _precision_table(recipe: str, value: Mapping[str, Any], control: Mapping[str
         f"{value['epochs']} epochs; both directions of a pair averaged. Covalent bonds are those of the "
         "frame of lowest energy; hydrogen bonds are the three H···acceptor contacts of each pair. d₀ is "
         f"{', '.join(f'{d0:.2f}' for _, _, d0 in found)} Å. Untrained: the best matrix of each of "
-        f"{len(untrained[0])} networks with random weights, {control['frames'][1]} frames.",
+        f"{len(untrained[0])} networks with random weights, {control['frames'][1]} frames.{own}",
     )
 
 

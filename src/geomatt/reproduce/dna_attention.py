@@ -106,6 +106,19 @@ def controls(
     }
 
 
+def before_training(result: Mapping[str, Any], recipe: str, offset: int = 0) -> dict[str, float]:
+    """The precision of the best matrix of the very network that training began with, by kind of bond.
+
+    The controls have the paper recipe's network and the seeds 0, 1, ..., so one of them is that network if it
+    has these settings and its seed, the recipe's plus `offset`, is among theirs. Else nothing is known.
+    """
+    own, theirs = result["settings"][recipe], result["settings"]["paper"]
+    seed = own["seed"] + offset
+    found = {kind: values[seed : seed + 1] for kind, values in result["controls"]["untrained"].items()}
+    same = all(own[name] == theirs[name] for name in ("model", "network"))
+    return {kind: values[0] for kind, values in found.items() if same and values}
+
+
 def _kinds(dataset: Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """`truths` for the pairs i < j as vectors."""
     upper = np.triu_indices(ATOMS, 1)

@@ -18,14 +18,18 @@ BOND, BRIDGE = "#00b7eb", SERIES[1]  # covalent and hydrogen bonds
 LINES = 36  # pairs drawn in a graph
 
 
-def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any]) -> list[Drawing]:
-    """Figures of the models trained on random frames, by recipe."""
-    marks = "blue frames: covalent bonds, orange circles: hydrogen bonds"
+def drawings(
+    models: Mapping[str, Mapping[str, Any]],
+    controls: Mapping[str, Any],
+    before: Mapping[str, Mapping[str, float]],
+) -> list[Drawing]:
+    """Figures of the models trained on random frames, by recipe; `before`: the scores before training."""
+    marks = "blue frames: covalent bonds, orange circles: hydrogen bonds; G: guanine, C: cytosine"
     found = []
     for recipe, value in models.items():
         for name, atoms, words in (
-            ("dimer", 2 * PAIR, "both base pairs (58 × 58)"),
-            ("pair", PAIR, "the first base pair (29 × 29; guanine, then cytosine)"),
+            ("dimer", 2 * PAIR, "both base pairs (58 × 58, every second atom named)"),
+            ("pair", PAIR, "the first base pair (29 × 29)"),
         ):
             caption = (
                 f"|α| of {words}, {recipe} recipe, mean over {value['frames']} test frames, each matrix "
@@ -46,13 +50,14 @@ def drawings(models: Mapping[str, Mapping[str, Any]], controls: Mapping[str, Any
         "lines: larger |α|. AP: average precision, in brackets that of 1 / distance."
     )
     precision = (
-        "Average precision of |α| by order and layer, ± standard deviation over frames. Dashed: 1 / "
-        "distance; dash-dotted: the largest of the untrained networks; dotted: guessing."
+        "Average precision of |α| by order and layer, and, hatched, that of the controls: two functions of "
+        "the distance, and the best matrix of untrained networks, one of which is the network that training "
+        "began with. Black lines: ± standard deviation over frames. Dotted: guessing."
     )
     return [
         *found,
         Drawing("dna-graphs", graphs, lambda: _graphs(models, controls)),
-        Drawing("dna-precision", precision, lambda: _precision(models, controls)),
+        Drawing("dna-precision", precision, lambda: _precision(models, controls, before)),
     ]
 
 
@@ -61,8 +66,8 @@ def _matrices(value: Mapping[str, Any], elements: Sequence[str]) -> Any:
     names = [*(name for name in value["matrices"] if name != CONTROL), CONTROL]
     columns = 5 if len(names) > 6 else max(2, len(names))
     rows = -(-len(names) // columns)
-    bonds = [(min(b), max(b)) for b in value["bonds"] if max(b) < atoms]
-    figure = new_figure(2.3 * columns, 2.5 * rows + 0.7)
+    bonds = [cell for i, j in value["bonds"] if max(i, j) < atoms for cell in ((i, j), (j, i))]
+    figure = new_figure(2.3 * columns, 2.6 * rows + 0.7)
     axes = figure.subplots(rows, columns, squeeze=False).ravel()
     for axis, name in zip(axes, names, strict=False):
         matrix = decode(value["matrices"][name])[:atoms, :atoms]
@@ -70,10 +75,9 @@ def _matrices(value: Mapping[str, Any], elements: Sequence[str]) -> Any:
         frame_cells(axis, bonds, BOND, 0.7 if atoms <= PAIR else 0.4, halo=False)
         _mark(axis, atoms)
         found = value["precision"][name]
-        if atoms <= PAIR:
-            label_atoms(axis, elements)
+        label_atoms(axis, elements)
         ap = ", ".join(f"{found[kind][0]:.2f}" for kind in ("covalent", "hydrogen"))
-        axis.set_title(f"{name.removesuffix(' (control)')}   AP {ap}", fontsize=7)
+        axis.set_title(f"{name.removesuffix(' (control)')}   AP {ap}", fontsize=7, pad=10)
     for axis in axes[len(names) :]:
         axis.set_visible(False)
     colour_bar(figure, image, axes, "|α|, or 1 / distance, divided by its largest value")
@@ -86,14 +90,14 @@ def _mark(axis: Any, atoms: int) -> None:
     h, acceptor = np.array(HYDROGEN_BONDS).T
     x, y = (starts[:, None] + np.concatenate(both) for both in ((h, acceptor), (acceptor, h)))
     size = 25 if atoms <= PAIR else 12
-    axis.scatter(x, y, s=size, facecolors="none", edgecolors=BRIDGE, linewidths=0.8)
-    for edge in [e for start in starts for e in (start, start + GUANINE) if e]:
+    axis.scatter(x, y, s=size, facecolors="none", edgecolors=BRIDGE, linewidths=0.8, clip_on=False)
+    edges = [0, *(int(start) + offset for start in starts for offset in (GUANINE, PAIR))]
+    for edge in edges[1:-1]:
         axis.axhline(edge - 0.5, color=FAINT, linewidth=0.4)
         axis.axvline(edge - 0.5, color=FAINT, linewidth=0.4)
-    ticks = [start + offset for start in starts for offset in (GUANINE / 2, (GUANINE + PAIR) / 2)]
-    for set_ticks in (axis.set_xticks, axis.set_yticks):
-        set_ticks(ticks, ["G", "C"] * len(starts))
-    axis.tick_params(length=0)
+    for low, high, base in zip(edges, edges[1:], "GC" * len(starts), strict=False):
+        axis.annotate(base, ((low + high - 1) / 2, 1.0), (0, 1.5), xycoords=axis.get_xaxis_transform(),
+                      textcoords="offset points", ha="center", va="bottom", fontsize=6)  # fmt: skip
 
 
 def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
@@ -121,39 +125,59 @@ def _graphs(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
     return figure
 
 
-def _precision(models: Mapping[str, Any], controls: Mapping[str, Any]) -> Any:
+def _precision(
+    models: Mapping[str, Any], controls: Mapping[str, Any], before: Mapping[str, Mapping[str, float]]
+) -> Any:
     from matplotlib.lines import Line2D
 
-    names_of = {
-        (0, (3, 2)): CONTROL.removesuffix(" (control)"),
-        "-.": "best untrained network",
-        ":": "guessing",
-    }
-    figure = new_figure(7.2, 2.2 * len(models) + 0.6)
+    figure = new_figure(8.2, 2.2 * len(models) + 1.0)
     axes = figure.subplots(len(models), 1, squeeze=False, sharex=True)[:, 0]
     for axis, (recipe, value) in zip(axes, models.items(), strict=True):
-        names = [name for name in value["precision"] if name != CONTROL]
-        places = np.arange(len(names))
+        learned = {name: scores for name, scores in value["precision"].items() if name != CONTROL}
+        groups = {**learned, **_controls(value, controls, before[recipe])}
+        # A gap sets the controls apart.
+        places = np.arange(len(groups)) + 0.6 * (np.arange(len(groups)) >= len(learned))
         for number, (kind, words) in enumerate(KINDS.items()):
-            means, errors = zip(*(value["precision"][name][kind] for name in names), strict=True)
-            look = {"color": SERIES[number], "ecolor": INK, "error_kw": {"elinewidth": 0.6}}
-            axis.bar(places + 0.27 * (number - 1), means, 0.25, yerr=errors, label=words, **look)
-            lines = {
-                (0, (3, 2)): value["precision"][CONTROL][kind][0],
-                "-.": max(controls["untrained"][kind]),
-                ":": value["chance"][kind],
-            }
-            for dashes, height in lines.items():
-                axis.axhline(height, color=SERIES[number], linewidth=0.8, linestyle=dashes)
-        axis.set_xticks(places, names, rotation=30, ha="right")
-        axis.set(ylabel="average precision", ylim=(0.0, 1.05), title=f"{recipe} recipe")
+            colour = SERIES[number]
+            for at, (name, scores) in zip(places, groups.items(), strict=True):
+                mean, *error = scores[kind][:2]
+                trained = name in learned
+                look: dict[str, Any] = {"color": colour} if trained else {"fill": False, "hatch": "/////"}
+                axis.bar(
+                    at + 0.27 * (number - 1),
+                    mean,
+                    0.25,
+                    yerr=error or None,
+                    label=words if at == 0 else None,
+                    edgecolor=colour,
+                    error_kw={"elinewidth": 0.6, "ecolor": INK},
+                    **look,
+                )
+            axis.axhline(value["chance"][kind], color=colour, linewidth=0.8, linestyle=":")
+        axis.axvline(len(learned) - 0.2, color=FAINT, linewidth=0.6)
+        axis.set_xticks(places, list(groups), rotation=30, ha="right")
+        axis.set(
+            ylabel="average precision",
+            ylim=(0.0, 1.05),
+            xlim=(-0.6, places[-1] + 0.6),
+            title=f"{recipe} recipe",
+        )
         axis.spines[["top", "right"]].set_visible(False)
     handles, labels = axes[0].get_legend_handles_labels()
-    handles += [Line2D([], [], color=INK, lw=0.8, ls=dashes) for dashes in names_of]
-    labels += list(names_of.values())
-    # Filled column by column: the kinds of bonds above, the controls below.
-    order = [i for pair in zip(range(len(KINDS)), range(len(KINDS), len(labels)), strict=True) for i in pair]
-    figure.legend(
-        [handles[i] for i in order], [labels[i] for i in order], loc="outside lower center", ncols=3
-    )
+    handles.append(Line2D([], [], color=INK, lw=0.8, ls=":"))
+    figure.legend(handles, [*labels, "guessing"], loc="outside lower center", ncols=4)
     return figure
+
+
+def _controls(
+    value: Mapping[str, Any], controls: Mapping[str, Any], before: Mapping[str, float]
+) -> dict[str, dict[str, list[float]]]:
+    """Mean and, where there is one, standard deviation of each control, by kind of bond."""
+    untrained = controls["untrained"]
+    found = {
+        CONTROL.removesuffix(" (control)"): value["precision"][CONTROL],
+        "|d − d₀|": controls["length"],
+        "untrained: median": {kind: [float(np.median(untrained[kind]))] for kind in KINDS},
+        "untrained: largest": {kind: [max(untrained[kind])] for kind in KINDS},
+    }
+    return {**found, **({"before training": {kind: [before[kind]] for kind in KINDS}} if before else {})}
