@@ -91,9 +91,21 @@ def test_a_copy_without_bounds_is_judged_by_runs_without(model):
     assert WITH in said(model.without_bounds())
 
 
+def test_longer_runs_with_bounds_say_nothing_about_a_copy_without(model):
+    late = {**KEPT, "intact": 4, "failed_at_ps": [200.0]}
+    model.record["stability"] = {"bounded": KEPT, "walls": {**KEPT, "ps": 100.0}, "free": late}
+    found = said(model.without_bounds())
+    assert "1 of 5 runs of 300 ps without walls and without bounds fell apart" in found
+    assert "5 of 5 runs of 100 ps with walls and without bounds stayed intact, but were shorter" in found
+    assert said(model) == ""
+
+
 def test_a_model_that_leans_on_walls(model):
-    model.record["stability"] = {"walls": {**KEPT, "wall_share": 0.87}}
+    leaning = {**KEPT, "wall_share": 0.87}
+    model.record["stability"] = {"walls": leaning}
     assert "a wall held it in 87 % of the steps" in said(model)
+    model.record["stability"] = {"bounded": KEPT, "walls": leaning}
+    assert said(model) == ""
 
 
 def test_a_model_that_stayed_intact_says_nothing(model):
