@@ -109,6 +109,9 @@ def others(result: Mapping[str, Any], study: Any) -> Iterator[tuple[str, dict[st
         controls = result["controls"]
         if len(controls["untrained"]["covalent"]) == study.size.untrained:
             yield "controls", study.control_inputs(), controls
+    for recipe, models in result.get("fitted_zero", {}).items() if type(study) is Md17Study else ():
+        for molecule, errors in models.items():
+            yield *study.fitted_piece(Member(molecule, recipe=recipe)), errors
     for row in result["rows"] if result["experiment"] == "table2" else ():
         if isinstance(study, PairTransferStudy):
             yield *study.scratch_piece(row["target"]), row["pair"]["scratch"]

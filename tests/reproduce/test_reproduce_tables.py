@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from geomatt.cli import app
 from geomatt.data import ethanol, random_split, write
 from geomatt.errors import GeomAttError
+from geomatt.model import load
 from geomatt.reproduce import ExperimentSettings, get, md17, run_experiment, silent
 from geomatt.reproduce.inputs import MD17
 from geomatt.reproduce.md17 import Md17Size, Md17Study, Member, groups
@@ -107,10 +108,18 @@ def test_table1_uses_embedded_data_and_says_so(tiny):
     assert [model["draw"] for model in result["rows"]["draws"]["ethanol"]] == [1]
     tables = {table.name: table for table in table1.tables(result)}
     assert list(tables) == [
-        "table1-energy", "table1-forces", "weighting", "draws", "times", "ranges", "left",
+        "table1-energy", "table1-forces", "weighting", "zero", "draws", "times", "ranges", "left",
     ]  # fmt: skip
     assert "4 frames that were not trained" in tables["table1-energy"].note
     assert tables["table1-energy"].rows[0][1] == tables["weighting"].rows[0][1] == "–"  # nothing published
+    # Errors are those that training leaves; models have a fitted zero, as those of `geomatt train`.
+    for recipe in ("paper", "fast"):
+        left, fitted = result["rows"][recipe]["ethanol"][0], result["fitted_zero"][recipe]["ethanol"]
+        assert left["force_mae"] == pytest.approx(fitted["force_mae"], rel=1e-6)
+        assert left["energy_mae"] != pytest.approx(fitted["energy_mae"], rel=1e-3)
+        file = Member("ethanol", recipe=recipe).model_file
+        kept = load(tiny.work("md17") / "models" / file)
+        assert kept.record["test"]["energy_mae"] == pytest.approx(fitted["energy_mae"], rel=1e-4)
     assert "GTX 1080" not in tables["times"].note
     assert not any("†" in text for text in (*tables["times"].rows[0], tables["times"].note))
     made = {**result["pieces"]}
@@ -120,7 +129,7 @@ def test_table1_uses_embedded_data_and_says_so(tiny):
     assert ["†" in cell for cell in times.rows[0]] == [False, False, True, False]
     assert f"on {result['hardware'][0]}; †: with models trained on a GPU. " in times.note
     assert tables["ranges"].rows[0][1] == "9"
-    assert ["own ethanol data" in table.note for table in tables.values()] == [True] * 6 + [False]
+    assert ["own ethanol data" in table.note for table in tables.values()] == [True] * 7 + [False]
     options = ["--quick", "--part", "paper", "--out", str(tiny.out)]
     shown = CliRunner().invoke(app, ["reproduce", "table1", *options]).output
     assert "MD17 was not found: the package's own ethanol data" in " ".join(shown.split())
@@ -187,7 +196,7 @@ def test_a_run_stopped_at_the_deadline_continues(tiny):
     assert first["energy_mae"] == pytest.approx(expected["energy_mae"], rel=1e-5)
     assert not list(settings.out.rglob("checkpoint.safetensors"))
     record = study.model("ethanol").record
-    assert record["test"]["energy_mae"] == first["energy_mae"]
+    assert record["test"]["force_mae"] == first["force_mae"]
     assert "CC0" in record["licence"]
 
 
@@ -252,7 +261,8 @@ def test_unknown_experiment_or_part_is_refused(tmp_path):
 def test_committed_results_hold_every_model(table):
     result = json.loads((ROOT / "results" / f"{table}.json").read_text())
     restored = {member.name for member, value in load_script("restore_results").members(result) if value}
-    expected = {name for name in result["pieces"] if not name.startswith(("untouched-", "pair-scratch-"))}
+    others = ("untouched-", "pair-scratch-", "zero-")
+    expected = {name for name in result["pieces"] if not name.startswith(others)}
     # The base of a transfer is a model of table 1.
     assert restored == expected - ({"234-paper-fold0-aspirin"} if table == "table2" else set())
 

@@ -14,7 +14,7 @@ from training_toy import history, mixture, molecule, tiny_config
 from geomatt.data import Dataset, Split, random_split
 from geomatt.errors import GeomAttError
 from geomatt.model import load
-from geomatt.training import Job, checkpoint, train, train_together
+from geomatt.training import Job, checkpoint, train, train_together, without_zero
 from geomatt.training.config import TrainConfig, read_settings
 from geomatt.training.loop import epoch_order
 from geomatt.training.step import Stepper
@@ -293,3 +293,7 @@ def test_the_zero_of_the_energy_is_fitted_after_training(tmp_path):
         assert np.abs(counts.T @ error).max() < 1e-4 * len(seen)  # no mean error, in any composition
         assert potential.record["energy_zero"]["frames"] == 30
         assert load(tmp_path / name).normalisation == potential.normalisation
+        before = np.array([p.energy for p in without_zero(potential).predict(seen)]) - seen.energies
+        assert np.abs(before.mean()) > 1e-3 * np.abs(before).max()
+        given = potential.record["energy_zero"]
+        assert before.mean() == pytest.approx(-given["mean_error_before"], rel=1e-3, abs=1e-9)

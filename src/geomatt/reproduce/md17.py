@@ -15,7 +15,7 @@ from geomatt.model import Normalisation, Potential, load, new_network
 from geomatt.reproduce.frame import ExperimentSettings, ProgressBar
 from geomatt.reproduce.inputs import LISTED, MD17, described, load_md17
 from geomatt.reproduce.study import UNIT, Study
-from geomatt.training import Job, TrainConfig, TrainResult, resolve
+from geomatt.training import Job, TrainConfig, TrainResult, resolve, with_zero, without_zero
 
 FOLDS = 5
 PAPER_ORDERS = (2, 3, 4)
@@ -258,11 +258,44 @@ class Md17Study(Study[Member]):
         """Errors of a model on the test frames of a member."""
         return self.errors(potential, self.data[member.molecule], self.split(member).test)
 
+    def kept(self, member: Member) -> Potential | None:
+        """The model of a member: from this study, or the one that ships; None if there is neither."""
+        if member.model_file is None:
+            return None
+        path = self.model_path(member.model_file)
+        if path.is_file():
+            return load(path).members[0]
+        kind = "" if member.recipe == "paper" else f":{member.recipe}"
+        return load(f"md17/{member.molecule}{kind}").members[0] if self.ships(member.molecule) else None
+
+    def fitted_zero(self, member: Member) -> dict[str, Any] | None:
+        """Errors of a member's model once the mean error of its energies is removed; None without a model."""
+        name, inputs = self.fitted_piece(member)
+        found: dict[str, Any] | None = self.pieces.find(name, inputs)
+        if found is None and not self.settings.out_of_time and (model := self.kept(member)) is not None:
+            found = self.pieces.get(name, inputs, lambda: self.tested(self.refitted(model, member), member))
+        return found
+
+    def fitted_piece(self, member: Member) -> tuple[str, dict[str, Any]]:
+        """Name and inputs of these errors."""
+        return f"zero-{member.name}", {**self.inputs(member), "control": "fitted zero of the energy"}
+
+    def refitted(self, potential: Potential, member: Member) -> Potential:
+        """The potential, with no mean error of its energies on the frames of a member's training."""
+        split = self.split(member)
+        seen = self.data[member.molecule].select(np.concatenate([split.train, split.validation]))
+        assert seen.energies is not None
+        potential.to(self.settings.device)
+        predicted = np.array([p.energy for p in potential.predict(list(seen), forces=False)])
+        zero = {"shift": float((seen.energies - predicted).mean())}
+        return Potential(potential.network, with_zero(potential.normalisation, zero), potential.record)
+
     def measure(self, member: Member, job: Job, result: TrainResult) -> dict[str, Any]:
-        value = self.tested(result.potential, member)
+        """Errors as the paper's training leaves the model, without the zero of the energy fitted after it."""
         if member.model_file is not None:
-            self.keep_model(member.model_file, result.potential, value, member.command)
-        return value
+            fitted = self.tested(result.potential, member)
+            self.keep_model(member.model_file, result.potential, fitted, member.command)
+        return self.tested(without_zero(result.potential), member)
 
 
 def has_schnet(settings: ExperimentSettings) -> bool:

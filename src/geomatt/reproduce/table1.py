@@ -56,12 +56,14 @@ class Table1(Experiment):
             for member, value in study.results(members).items():
                 rows[_row(member)].setdefault(member.molecule, []).append({**_which(member), **value})
         # Models from before there was one schedule for all; they are not trained any more.
+        fitted = _fitted_zeros(study, progress)
         before = [Member(m, recipe="schnet") for m in SCHNET_EPOCHS if m in study.molecules]
         schnet = {member.molecule: value for member, value in study.results(before).items()}
         return {
             **study.about(),
             "molecules": study.molecules,
             "rows": rows,
+            "fitted_zero": fitted,
             "schnet": {m: value for m, value in schnet.items() if m not in rows["schnet-all"]},
             "ranges": {m: measured_ranges(dataset, UNIT) for m, dataset in study.data.items()},
             "missing": study.missing(plan),
@@ -71,6 +73,7 @@ class Table1(Experiment):
         measured = [
             *(_errors(result, kind) for kind in (0, 1)),
             _weighting(result),
+            _zero(result),
             _draws(result),
             _times(result),
             ranges_table("ranges", {title(m): found for m, found in result["ranges"].items()}),
@@ -124,6 +127,20 @@ def _plan(study: Md17Study) -> dict[str, list[Member]]:
         "folds": members("paper", later),
         "fast-folds": members("fast", later),
     }
+
+
+def _fitted_zeros(study: Md17Study, progress: ProgressBar) -> dict[str, dict[str, Any]]:
+    """By recipe and molecule: errors of fold 0 with a fitted zero of the energy."""
+    members = [Member(m, recipe=recipe) for recipe in RECIPES for m in study.molecules]
+    members = [member for member in members if study.finished(member)]
+    found: dict[str, dict[str, Any]] = {recipe: {} for recipe in RECIPES}
+    with progress("zero of the energy", len(members)) as advance:
+        for member in members:
+            errors = study.fitted_zero(member)
+            if errors is not None:
+                found[member.recipe][member.molecule] = errors
+            advance(1)
+    return found
 
 
 def _row(member: Member) -> str:
@@ -197,6 +214,25 @@ def _weighting(result: Mapping[str, Any]) -> ResultTable:
         f"Energy / force MAE, {tested_on(model for models in formula.values() for model in models)}; fold "
         "0, paper recipe. The authors' released code divides the force term by a further 3N, which weighs "
         "energies 3N times more than the formula in the paper.",
+    )
+
+
+def _zero(result: Mapping[str, Any]) -> ResultTable:
+    """Energies as training leaves them, and with the zero that `geomatt train` fits afterwards."""
+    columns: dict[str, Mapping[str, Models]] = {"published": _published(result, PUBLISHED)}
+    for recipe in RECIPES:
+        columns[f"{recipe} recipe"] = _first(result["rows"][recipe])
+        fitted = result["fitted_zero"][recipe]
+        columns[f"{recipe}, fitted zero"] = {m: [model] for m, model in fitted.items()}
+    models = [model for own in result["fitted_zero"].values() for model in own.values()]
+    return error_table(
+        "zero",
+        "The zero of the energy",
+        columns,
+        result["molecules"],
+        f"MAE of energies, kcal/mol, {tested_on(models)}; fold 0. Fitted zero: the mean error on the "
+        f"{result['split']['points']} frames of training and validation is subtracted. Forces are the same.",
+        error=ERRORS[0],
     )
 
 

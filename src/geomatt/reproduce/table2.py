@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
-
-import numpy as np
 
 from geomatt.model import Normalisation, Potential
 from geomatt.reproduce.frame import Experiment, ExperimentSettings, ProgressBar
@@ -143,14 +140,9 @@ def _untouched(study: Md17Study, base: str, target: str) -> dict[str, Any]:
     """Errors of the base model with its own weights; only the mean energy is fitted to the target."""
 
     def compute() -> dict[str, Any]:
-        model, split = study.model(base), study.split(Member(target))
-        seen = study.data[target].select(np.concatenate([split.train, split.validation]))
-        assert seen.energies is not None
-        potential = Potential(model.network, Normalisation(0.0, model.normalisation.scale))
-        potential.to(study.settings.device)
-        predicted = np.array([p.energy for p in potential.predict(list(seen), forces=False)])
-        shift = float((seen.energies - predicted).mean())
-        potential.normalisation = replace(potential.normalisation, shift=shift)
+        model = study.model(base)
+        alone = Potential(model.network, Normalisation(0.0, model.normalisation.scale))
+        potential = study.refitted(alone, Member(target))
         return study.tested(potential, Member(target))
 
     inputs = {**study.inputs(Member(target, base=base)), "control": "untouched base"}

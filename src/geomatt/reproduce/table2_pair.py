@@ -13,7 +13,7 @@ from geomatt.reproduce.pair import LEARNING_RATES, SHIPPED, SIZES, TRAIN, VALIDA
 from geomatt.reproduce.published import Models, error_table, tested_on
 from geomatt.reproduce.study import UNIT
 from geomatt.reproduce.table import ResultTable
-from geomatt.training import TrainConfig, resolve
+from geomatt.training import Job, TrainConfig, TrainResult, resolve
 
 RECIPE, SIZE = "pair", "s"
 PARTS = ("pair", "pair-untrained")
@@ -54,6 +54,9 @@ class PairTransferStudy(Md17Study):
 
     def model(self, molecule: str) -> Potential:
         return load(shipped(molecule)).members[0]
+
+    def measure(self, member: Member, job: Job, result: TrainResult) -> dict[str, Any]:
+        return self.tested(result.potential, member)
 
     def can_train(self, member: Member) -> bool:
         return member.base in (None, UNTRAINED) or self.knows(member.base, member.molecule)

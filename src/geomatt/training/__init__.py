@@ -14,5 +14,6 @@ if TYPE_CHECKING:
     from geomatt.training.run import Diverged, Job, TrainResult
     from geomatt.training.step import Stepper
     from geomatt.training.targets import normalised
+    from geomatt.training.zero import with_zero, without_zero
 
 __all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -51,3 +51,13 @@ def with_zero(normalisation: Normalisation, zero: dict[str, Any]) -> Normalisati
     return dataclasses.replace(
         normalisation, shift=normalisation.shift + zero.get("shift", 0.0), reference=reference
     )
+
+
+def without_zero(potential: Potential) -> Potential:
+    """The potential as its training left it, before the zero of the energy was fitted once more."""
+    zero = potential.record.get("energy_zero") or {}
+    back = {
+        "shift": -zero.get("shift", 0.0),
+        "reference": {z: -energy for z, energy in zero.get("reference", {}).items()},
+    }
+    return Potential(potential.network, with_zero(potential.normalisation, back), potential.record)
