@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from statistics import mean
 from typing import Any
@@ -12,41 +13,39 @@ from geomatt.reproduce.table import ResultTable
 
 
 def stability_table(result: Mapping[str, Any], kind: str) -> ResultTable:
+    """A row for each molecule and condition that was run."""
     molecules = [name.rpartition("/")[2] for name in result["data"]]
-    conditions = [walls for walls in WALLS if any(n.startswith(f"{kind}-{walls}-") for n in result["rows"])]
-    bounded = used_name(kind, BOUNDED) in result["models"]
-    headings = ["molecule"]
-    for walls in conditions:
-        what = "" if walls == ("bounded" if bounded else "walls") else f"{_words(result, kind, walls)}: "
-        headings += [f"{what}intact", "failed at, ps", "h(r) error", "drift"]
-        headings += ["wall active, %"] if WALLS[walls] else []
     lines = []
-    for molecule in molecules:
-        line = [title(molecule)]
-        for walls in conditions:
-            runs = _of(result, f"{kind}-{walls}-nvt", molecule)
-            drifts = _of(result, f"{kind}-{walls}-nve", molecule)
-            so_far = result["reached_ps"].get(f"{kind}-{walls}-nvt", {}).get(molecule)
-            line += [
+    for molecule, walls in itertools.product(molecules, WALLS):
+        runs = _of(result, f"{kind}-{walls}-nvt", molecule)
+        drifts = _of(result, f"{kind}-{walls}-nve", molecule)
+        if not runs and not drifts:
+            continue
+        so_far = result["reached_ps"].get(f"{kind}-{walls}-nvt", {}).get(molecule)
+        acted = f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs and WALLS[walls] else NOT_RUN
+        lines.append(
+            [
+                title(molecule),
+                _words(result, kind, walls),
                 _intact(runs) + (f" ({so_far:g} ps)" if so_far else ""),
                 ", ".join(f"{r['survived_ps']:.1f}" for r in runs if r["failure"]) or NOT_RUN,
+                acted,
                 _mean(runs, "histogram_error", ".3f"),
                 _drift(drifts),
             ]
-            if WALLS[walls]:
-                line.append(f"{100 * mean(r['wall_share'] for r in runs):.2f}" if runs else NOT_RUN)
-        lines.append(line)
+        )
     ps = result["settings"]["ps"]
     return ResultTable(
         f"stability-{kind}",
         f"Models md17/…:{kind}" if kind in SHIPPED else "SchNet, trained here",
-        headings,
+        ["molecule", "kept by", "intact", "failed at, ps", "wall active, %", "h(r) error", "drift"],
         lines,
         f"{ps['nvt']:g} ps, or as far as given, at 500 K (Nosé–Hoover, 0.5 fs), "
         f"{result['settings']['seeds']} seeds; failed once a bond is 0.5 Å off its mean length. "
         f"Drift: NVE at 300 K for {ps['nve']:g} ps, meV/atom/ps, the largest of the seeds, and how many of "
         "those runs failed. h(r) error: of the distribution of distances against the data's, runs that "
         "completed or not.",
+        labels=2,
     )
 
 
@@ -76,7 +75,7 @@ def _intact(runs: Sequence[Mapping[str, Any]]) -> str:
 def _words(result: Mapping[str, Any], kind: str, walls: str) -> str:
     """What simulations had that keeps them where the model was trained."""
     if used_name(kind, BOUNDED) not in result["models"]:
-        return "without walls" if walls == "free" else "with walls"
+        return "no walls" if walls == "free" else "walls"
     return {BOUNDED: "walls and bounds", "walls": "walls, no bounds", "free": "no walls, no bounds"}[walls]
 
 
