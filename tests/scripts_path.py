@@ -1,6 +1,7 @@
 """Load a file of scripts/ as a module."""
 
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -11,5 +12,6 @@ def load_script(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there for their types
     spec.loader.exec_module(module)
     return module
