@@ -109,6 +109,7 @@ def test_commands_and_options_exist(path):
         ("measure_fit", "table", "fit", "pair-states.md"),
         ("measure_walls", "table", "walls", "simulation.md"),
         ("measure_holes", "table", "holes", "simulation.md"),
+        ("mixed_tables", "tables", "mixed", "simulation.md"),
         ("update_matter", "waters_block", "waters", "pair-states.md"),
         ("update_matter", "crystal_block", "crystal", "tutorials/periodic.md"),
     ],
