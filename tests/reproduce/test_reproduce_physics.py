@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from geomatt.errors import GeomAttError
 from geomatt.reproduce import ExperimentSettings, draw_figures, get, run_experiment, silent
 from geomatt.reproduce.physics_molecules import configurational_temperature
+from geomatt.reproduce.study import STEPS, progress_teller
 from geomatt.simulation import velocity_spectrum
 from geomatt.simulation.spectrum import SPEED_OF_LIGHT
 from geomatt.units import BOLTZMANN
@@ -90,3 +93,13 @@ def test_the_spectrum_of_known_oscillations():
     assert spectrum[high].sum() / spectrum[low].sum() == pytest.approx(12.011 / 1.008, rel=0.01)
     with pytest.raises(GeomAttError, match="too far apart"):
         velocity_spectrum(np.array([1, 6]), velocities, 5.0)
+
+
+def test_a_bar_of_training_ends_where_training_does():
+    """A callback comes several times in an epoch, and with the epoch again after a return to the best."""
+    told: list[int] = []
+    tell = progress_teller(told.append)
+    for fraction in (0.0, 0.25, 0.25, 0.5, 0.4, 1.0):
+        tell(SimpleNamespace(fraction=fraction))
+    assert sum(told) == STEPS
+    assert min(told) == 0

@@ -14,6 +14,7 @@ from geomatt.model import Potential, load
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar
 from geomatt.reproduce.physics_molecules import batched
 from geomatt.reproduce.physics_tables import REFERENCE
+from geomatt.reproduce.study import STEPS, progress_teller
 from geomatt.simulation import (
     BatchedDynamics,
     Coordinate,
@@ -89,14 +90,14 @@ def _trained(
     split = random_split(len(data), config.train or 0, config.val or 0, config.test or 0, seed=settings.seed)
     finished = folder / "finished"
     if not finished.exists():
-        with progress("training on GFN2-xTB", config.epochs) as advance:
+        with progress("training on GFN2-xTB", STEPS) as advance:
             train(
                 data,
                 split,
                 config,
                 folder,
                 resume=(folder / "checkpoint.safetensors").exists(),
-                callback=lambda seen: advance(1),
+                callback=progress_teller(advance),
             )
         finished.touch()
     return load(folder, settings.device).members[0]

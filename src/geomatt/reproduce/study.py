@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -247,18 +247,28 @@ def train_in_worker(settings: ExperimentSettings, task: tuple[type[Study[Any]], 
     study(settings, silent).train(members)
 
 
+def progress_teller(advance: Callable[[int], None]) -> Callable[[TrainProgress], None]:
+    """A callback of training that advances a bar of STEPS."""
+    shown = 0
+
+    def tell(state: TrainProgress) -> None:
+        nonlocal shown
+        reached = max(shown, int(STEPS * state.fraction))
+        advance(reached - shown)
+        shown = reached
+
+    return tell
+
+
 def train_jobs(
     settings: ExperimentSettings, progress: ProgressBar, title: str, jobs: Sequence[Job]
 ) -> list[TrainResult]:
     """Train models side by side, or continue; nothing if the deadline passed before they were finished."""
-    shown = 0
     with progress(title, STEPS) as advance:
+        tell = progress_teller(advance)
 
         def report(state: TrainProgress) -> bool:
-            nonlocal shown
-            reached = max(shown, int(STEPS * state.fraction))
-            advance(reached - shown)
-            shown = reached
+            tell(state)
             return settings.out_of_time
 
         try:
