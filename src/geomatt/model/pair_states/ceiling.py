@@ -12,8 +12,8 @@ range there, and w is half of that part. c has two continuous derivatives. Then 
 them all states and the energy, are bounded; for those frames nothing changes.
 
 A network with a radius may be used on structures larger than those it was trained on. Their atoms have more
-neighbours, and their units leave the range that smaller structures show, so the part is larger there. So it is
-with few frames, which do not show the whole range.
+neighbours, and their units leave the range that smaller structures show, so the part is larger there. So it
+is with few frames, which do not show the whole range.
 
 A ceiling is a tensor (..., 2, U): t and w of all U units, 2C of each round, then 2C and C of the readout.
 """
