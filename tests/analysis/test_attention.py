@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from matplotlib import rc_context
 from matplotlib.patches import Circle
 from oracle import oracle_energy
 
@@ -176,6 +178,18 @@ def test_figures(tmp_path):
         with pytest.raises(GeomAttError, match="no attention"):
             draw([], molecule, tmp_path / "f.png")
     assert attention_figure(records, molecule, tmp_path / "f.svg").read_bytes().lstrip().startswith(b"<?xml")
+
+
+def test_attention_without_sign_is_one_row(tmp_path):
+    """One matrix a round, distances and bonds beside them; colours from 0 if none is negative."""
+    signed = [record for record in attention(make(), methanol()) if record.order == 2 and record.head == 0]
+    unsigned = [replace(record, matrix=np.abs(record.matrix)) for record in signed]
+    for records, has_sign in ((signed, True), (unsigned, False)):
+        with rc_context({"svg.fonttype": "none"}):
+            drawn = attention_figure(records, methanol(), tmp_path / "a.svg").read_text()
+        width, height = map(float, re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn).groups())
+        assert width > 1.5 * height
+        assert (">−1.00<" in drawn) == has_sign
 
 
 @pytest.mark.parametrize("size", [1, 2, 40])

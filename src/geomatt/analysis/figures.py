@@ -70,28 +70,25 @@ def attention_figure(records: Records, structure: Structure, path: str | os.Path
     layers = max(len(stream) for stream in streams)
     bonded = bond_matrix(structure)
     precision = _precision(records, structure)
-    rows = max(len(streams), 2)
+    signed = any((record.matrix < 0).any() for record in records)
+    rows = len(streams)
+    columns = layers + (2 if rows == 1 else 1)  # the two references: beside one row, or in one column
     with style():
         size = 2.05 + 0.012 * len(structure)
-        figure = new_figure(max(size * (layers + 1) + 0.6, 6.0), size * 1.06 * rows + 1.15, DPI)
-        axes = figure.subplots(rows, layers + 1, squeeze=False)
+        figure = new_figure(max(size * columns + 0.6, 6.0), size * 1.06 * rows + 1.4, DPI)
+        axes = figure.subplots(rows, columns, squeeze=False)
         image: Any = None
-        for row in range(rows):
-            for column in range(layers):
-                axis = axes[row, column]
-                if row >= len(streams) or column >= len(streams[row]):
-                    axis.set_visible(False)
-                    continue
-                record = streams[row][column]
-                image = _draw_attention(axis, record, structure, bonded)
+        for stream, line in zip(streams, axes, strict=True):
+            for record, axis in zip(stream, line, strict=False):
+                image = _draw_attention(axis, record, structure, bonded, signed)
                 axis.set_title(f"{_title(record)}\n{_precision_text(precision, record.label)}")
-        _draw_references(figure, axes[0, layers], axes[1, layers], structure, bonded)
-        for axis in axes[2:, layers]:
-            axis.set_visible(False)
+        beside = axes[:, layers:].ravel()
+        _draw_references(figure, beside[0], beside[1], structure, bonded)
+        for axis in axes.flat:
+            axis.set_visible(bool(axis.images))
         label = r"attention / its largest size, $i \neq j$; frames: covalent bonds"
-        colour_bar(figure, image, axes[:, :layers], label)
+        colour_bar(figure, image, axes if rows == 1 else axes[:, :layers], label)
         figure.suptitle(_chemical(structure), fontsize=10)
-        signed = any((record.matrix < 0).any() for record in records)
         figure.supxlabel(f"{SIGNED if signed else UNSIGNED}\n{PRECISION}", fontsize=7, color=INK)
         return save_figure(figure, target)
 
@@ -128,11 +125,14 @@ def molecule_figure(records: Records, structure: Structure, path: str | os.PathL
         return save_figure(figure, target)
 
 
-def _draw_attention(axis: Any, record: AttentionRecord, structure: Structure, bonded: np.ndarray) -> Any:
+def _draw_attention(
+    axis: Any, record: AttentionRecord, structure: Structure, bonded: np.ndarray, signed: bool
+) -> Any:
     matrix = record.matrix.astype(np.float64)
     beside = ~np.eye(len(matrix), dtype=bool)
     largest = np.abs(matrix[beside]).max(initial=0.0) or 1.0
-    image = show_matrix(axis, matrix / largest, "RdBu_r", -1.0, 1.0)
+    scale = ("RdBu_r", -1.0, 1.0) if signed else ("Reds", 0.0, 1.0)
+    image = show_matrix(axis, matrix / largest, *scale)
     frame_cells(axis, np.argwhere(bonded), width=min(0.9, 14.0 / len(bonded)))
     label_atoms(axis, symbols(structure.numbers))
     return image
