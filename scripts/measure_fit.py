@@ -111,7 +111,7 @@ def table(result: dict[str, Any]) -> str:
         f"and as many others. 1/{PARTS} to {PARTS}/{PARTS}: forces of the others by parts of the trajectory. "
         "Bounded: how many of the others the bounds of the network change (of the trained: "
         f"{trained or 'none'}), and by how much a component of a force at most, {unit}/Å. Without bounds no "
-        f"error of the table differs by more than {max(changes):.1g}. Made by "
+        f"error of the first four columns differs by more than {max(changes):.1g}. Made by "
         f"`python scripts/measure_fit.py`, commit {str(result['commit'])[:10]}, {result['seconds']:.0f} s on "
         f"{result['hardware']}."
     )

@@ -34,7 +34,7 @@ RESULT, PAGE = "results/holes.json", "docs/simulation.md"
 KINDS = ("pair", "pair-s", "fast", "paper")
 SPREADS = (0.1, 0.2, 0.4)  # Å, along each axis
 HOLE = 1.0  # eV
-Changes = dict[str, list[float]]  # energies in eV above those of the frames, by spread
+Changes = dict[str, list[float | None]]  # energies in eV above those of the frames, by spread
 
 
 def main() -> None:
@@ -92,7 +92,7 @@ def unseen(
 
 
 def by_reference(frames: list[Structure], moved: dict[str, list[Structure]]) -> Changes:
-    """nan where the reference does not converge."""
+    """None where the reference does not converge."""
     energy = Reference(Method(), frames[0])
     before = [energy(frame.positions)[0] for frame in frames]
     found: Changes = {spread: [] for spread in moved}
@@ -101,7 +101,7 @@ def by_reference(frames: list[Structure], moved: dict[str, list[Structure]]) -> 
             try:
                 found[spread].append(energy(structure.positions)[0] - start)
             except NotConverged:
-                found[spread].append(float("nan"))
+                found[spread].append(None)
     return found
 
 
@@ -126,14 +126,17 @@ def table(result: dict[str, Any]) -> str:
     for spread in SPREADS:
         heads += [f"{spread:g} Å: median", "lowest", "in holes, %"]
     lines = [f"| {' | '.join(heads)} |", f"| --- | --- | --- |{' ---: |' * (len(heads) - 3)}"]
+    failed = 0
     for name in next(iter(result["rows"].values()))["changes"]:
         kind, *using = name.split()
         label = "GFN2-xTB" if kind == "reference" else f"md17/…:{kind}"
         words = ["yes" if what in using else "no" for what in ("bounds", "walls")]
         cells = [label, *(["–", "–"] if kind == "reference" else words)]
         for spread in SPREADS:
-            every = np.concatenate([row["changes"][name][f"{spread:g}"] for row in result["rows"].values()])
-            every = every[~np.isnan(every)]
+            rows = [row["changes"][name][f"{spread:g}"] for row in result["rows"].values()]
+            every = np.array([change for row in rows for change in row if change is not None])
+            if kind == "reference":
+                failed += sum(map(len, rows)) - len(every)
             share = 100 * (every < -HOLE).mean()
             cells += [
                 _short(np.median(every)),
@@ -141,12 +144,13 @@ def table(result: dict[str, Any]) -> str:
                 "<1" if 0 < share < 0.5 else f"{share:.0f}",
             ]
         lines.append(f"| {' | '.join(cells)} |")
+    without = f", which did not converge for {failed}" if failed else ""
     note = (
         f"Change of the energy in eV after all atoms of a frame were displaced at random, by the given "
         f"standard deviation along each axis: median and lowest of {result['frames']} unseen frames of each "
         f"of {len(result['rows'])} molecules. In holes: more than {HOLE:g} eV below the frame. Reference: "
-        f"{result['reference']}. Made by `python scripts/measure_holes.py`, seed {result['seed']}, commit "
-        f"{str(result['commit'])[:10]}, {result['seconds']:.0f} s on {result['hardware']}."
+        f"{result['reference']}{without}. Made by `python scripts/measure_holes.py`, seed {result['seed']}, "
+        f"commit {str(result['commit'])[:10]}, {result['seconds']:.0f} s on {result['hardware']}."
     )
     return "\n".join([*lines, "", note])
 

@@ -25,6 +25,8 @@ import torch
 from docs_block import write_block
 from mixed_data import QUICK, TRAINED, UNSEEN, Setting, sampled, with_perturbed
 from mixed_remedies import (
+    SCALE,
+    STEEP,
     STIFFNESS,
     Added,
     ByReference,
@@ -300,10 +302,12 @@ class Bench:
         return Added(forces, self._term(remedy, batch.numbers), len(starts)) if remedy.term else forces
 
     def _inputs(self, remedy: Remedy | None = None) -> dict[str, Any]:
-        found: dict[str, Any] = {"tests": {name: d.fingerprint() for name, d in self.tests.items()}}
+        tests = {name: d.fingerprint() for name, d in self.tests.items()}
+        found: dict[str, Any] = {"tests": tests, "spreads": SPREADS, "hole": HOLE}
         if remedy is not None:
             found["model"] = fingerprint(self._model(remedy))
             found["walls"], found["term"] = remedy.walls, remedy.term
+            found["constants"] = [STIFFNESS, STEEP, SCALE] if remedy.term else []
             found["data"] = self.data.fingerprint()
         return found
 

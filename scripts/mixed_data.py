@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,16 +50,16 @@ QUICK = Setting(
 
 def sampled(settings: ExperimentSettings, setting: Setting, name: str, role: str) -> Dataset:
     """Frames of a molecule; those of tests are from trajectories of their own."""
-    folder = settings.work("mixed")
-    path = folder / f"{name.replace(' ', '_')}-{role}.npz"
+    config = SampleConfig(
+        frames=getattr(setting, role),
+        walkers=4 if role == "frames" else 2,
+        stride=20 if role == "frames" else 40,
+        equilibrate=setting.equilibrate,
+        seed=settings.seed + (0 if role == "frames" else 1000),
+    )
+    made_with = hashlib.sha256(repr(config).encode()).hexdigest()[:10]
+    path = settings.work("mixed") / f"{name.replace(' ', '_')}-{role}-{made_with}.npz"
     if not path.is_file():
-        config = SampleConfig(
-            frames=getattr(setting, role),
-            walkers=4 if role == "frames" else 2,
-            stride=20 if role == "frames" else 40,
-            equilibrate=setting.equilibrate,
-            seed=settings.seed + (0 if role == "frames" else 1000),
-        )
         molecule = read_molecule({**TRAINED, **UNSEEN}[name])
         print(f"sampling {name}, {role}", flush=True)
         sample(molecule, config, path, name=name)

@@ -197,12 +197,15 @@ def test_with_few_frames_ceilings_are_further_up() -> None:
 
 
 def test_bounds_are_measured_in_parts_without_padding() -> None:
-    """Structures of several sizes give the extremes of all of them."""
+    """Structures of several sizes give the extremes of all of them, however wide their padding is."""
     network = small_network(0)
     batch = random_batch((4, 6, 1), 5)
     together = network.bounds([batch])["ceiling"]
-    apart = network.bounds([random_batch((4, 6, 1), 5).apply(lambda x, b=b: x[b : b + 1]) for b in range(3)])
-    assert close(together, apart["ceiling"])
+    apart = [batch.apply(lambda x, b=b: x[b : b + 1]).trimmed() for b in range(3)]
+    assert [len(one.numbers[0]) for one in apart] == [4, 6, 1]
+    assert close(together, network.bounds(apart)["ceiling"])
+    wider = Batch(functional.pad(batch.numbers, (0, 3)), functional.pad(batch.positions, (0, 0, 0, 3)))
+    assert close(together, network.bounds([wider])["ceiling"])
 
 
 def test_the_engine_for_training_refuses_ceilings() -> None:

@@ -207,6 +207,22 @@ def test_the_longest_of_unfinished_simulations_is_kept(tmp_path):
     assert pieces.find("pair-walls-nvt", inputs) == [300.0]
 
 
+def test_results_belong_to_the_ranges_of_a_model():
+    """Walls and warnings come from them, so other ranges at the same weights are another result."""
+    model, data = load("md17/ethanol").members[0], frames(NUMBERS["ethanol"])
+    before = piece_inputs(model, data, "nvt", 300.0)
+    assert piece_inputs(load("md17/ethanol").members[0], data, "nvt", 300.0) == before
+    model.ranges = replace(model.ranges, walls=replace(model.ranges.walls, stiffness=7.0))
+    assert piece_inputs(model, data, "nvt", 300.0) != before
+
+
+def test_bounds_asked_of_models_without_are_an_error(tmp_path):
+    for parts in (("bounded",), ("fast", "bounded")):
+        settings = ExperimentSettings(out=tmp_path, quick=True, parts=parts, deadline=0.0)
+        with pytest.raises(GeomAttError, match="bounds of its network"):
+            EXPERIMENT.run(settings, silent)
+
+
 def test_some_molecules_and_shorter_runs_are_named():
     row = {
         "failure": "", "survived_ps": 300.0, "wall_share": 0.01, "histogram_error": 0.1,

@@ -143,7 +143,7 @@ def _run(given: dict[str, Any], stored: dict[str, Any] | None, how: Manner) -> N
 
 def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool) -> None:
     """Read the data, train, and report the result and the next command."""
-    from geomatt.cli.train_display import announce, live_progress
+    from geomatt.cli.train_display import FINISHING, announce, live_progress
     from geomatt.cli.train_report import report_run
     from geomatt.training import Interrupted, TrainProgress, train_members
     from geomatt.training.dataset import (
@@ -205,7 +205,7 @@ def _train_and_report(config: TrainConfig, how: Manner, leads: bool, fresh: bool
     except Interrupted as stopped:
         note(
             f"Stopped after {stopped.epoch} epochs; everything is saved. The model of the best epoch can be "
-            "used, but bounds, the zero of its energy and error bars are added at the end. Continue with:\n"
+            f"used, but {FINISHING} are added at the end. Continue with:\n"
             f"  geomatt {_command(config, how)} --out {out} --resume"
         )
         raise typer.Exit(128 + stopped.signal_number) from None

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from geomatt.training import TrainProgress, TrainResult
     from geomatt.training.scratch import Comparison
 
+FINISHING = "error bars and, where a model has them, bounds and a fitted zero of the energy"  # a training
+
 
 def announce(dataset: Dataset) -> None:
     """Print size and units of the data, and warnings about its labels."""
@@ -54,7 +56,7 @@ def live_progress() -> Iterator[Callable[[TrainProgress], None]]:
                 bar(_where(progress), progress.fraction, left, more=_state(progress), last=ends)
                 if ends and not told:  # once for all members
                     told = True
-                    note("Fitting the zero of the energy, bounds and error bars on the training structures.")
+                    note(f"Adding {FINISHING}, from the training structures.")
 
         yield show
 

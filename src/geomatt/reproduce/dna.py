@@ -195,7 +195,8 @@ def _seeds_table(result: Mapping[str, Any]) -> ResultTable:
         ["recipe", "tested on", "seed", "energy / force MAE", "epochs", *KINDS.values()],
         lines,
         "Average precision of the best matrix for each kind of bond, which matrix it is, and what the best "
-        "matrix of the same network had before training. Models tested on random frames were trained on "
+        "matrix of the same network had before training (on every tenth of the random frames). "
+        "Models tested on random frames were trained on "
         "random frames, the same for all seeds; those tested on a trajectory never seen, on whole other "
         "trajectories. Models of the same seed began with the same weights.",
         labels=3,

@@ -49,10 +49,11 @@ def drawings(
         "covalent bonds; orange: hydrogen bonds; grey: others; dotted: hydrogen bonds not among them. Wider "
         "lines: larger |α|. AP: average precision, in brackets that of 1 / distance."
     )
+    known = ", one of which is the network that training began with" if any(before.values()) else ""
     precision = (
         "Average precision of |α| by order and layer, and, hatched, that of the controls: two functions of "
-        "the distance, and the best matrix of untrained networks, one of which is the network that training "
-        "began with. Black lines: ± standard deviation over frames. Dotted: guessing."
+        f"the distance, and the best matrix of untrained networks{known}. "
+        "Black lines: ± standard deviation over frames. Dotted: guessing."
     )
     return [
         *found,

@@ -151,7 +151,9 @@ class DnaStudy(Study[DnaModel]):
 
     def beside(self, member: DnaModel) -> dict[str, Any]:
         sizes = [self.size.train, self.size.validation, self.size.test, self.size.scored]
-        return {"split": member.split, "sizes": sizes}
+        # The last: before, these results had the zero of the energy fitted.
+        left = {"energies": "as training leaves them"} if RECIPES[member.recipe].scored else {}
+        return {"split": member.split, "sizes": sizes, **left}
 
     def control_inputs(self) -> dict[str, Any]:
         """Everything the controls depend on."""

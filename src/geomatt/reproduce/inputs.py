@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +14,7 @@ import numpy as np
 
 from geomatt.data import Dataset, Structure, find_entry, frame_list, locate, read, sha256
 from geomatt.errors import GeomAttError
-from geomatt.model import Potential, load
+from geomatt.model import Potential, fingerprint, load
 from geomatt.reproduce.frame import Drawing, ExperimentSettings
 from geomatt.reproduce.table import ResultTable
 
@@ -203,6 +205,13 @@ def described(dataset: Dataset) -> dict[str, Any]:
         "fingerprint": dataset.fingerprint(),
         **file,
     }
+
+
+def model_inputs(model: Potential) -> dict[str, str | None]:
+    """What dynamics with a model depends on: its weights, and the ranges behind walls and warnings."""
+    text = None if model.domain is None else json.dumps(model.domain.to_dict(), sort_keys=True)
+    domain = None if text is None else hashlib.sha256(text.encode()).hexdigest()
+    return {"model": fingerprint(model), "domain": domain}
 
 
 def described_md17(data: Mapping[str, Dataset], stand_in: bool) -> dict[str, Any]:

@@ -227,7 +227,10 @@ def _table(result: Mapping[str, Any], collection: str, kind: int) -> ResultTable
     tested = f"{tested_on(models)}; {spread}" if models else "not run yet"
     notes = [f"MAE, {unit}. Ours: {tested}."]
     if EARLIER in stated:
-        notes.append("Prototype: 256 channels, 3 rounds, 480 epochs, one draw of frames.")
+        notes.append(
+            "Prototype: measured before the network was in this package, without a result file: 256 "
+            "channels, 3 rounds, 480 epochs, one draw of frames."
+        )
     if set(stated) - {EARLIER}:
         notes.append("Others: published, 1000 training frames.")
     return error_table(

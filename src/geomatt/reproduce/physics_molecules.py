@@ -12,7 +12,7 @@ import numpy as np
 from geomatt.data import Dataset, Structure, collate
 from geomatt.model import Potential, fingerprint
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import md17_model, unseen_frames
+from geomatt.reproduce.inputs import md17_model, model_inputs, unseen_frames
 from geomatt.simulation import (
     BatchedDynamics,
     DynamicsConfig,
@@ -60,7 +60,7 @@ def run_molecule(
         known, config = measured, replace(config, temperature_K=measured["data_K"])
     steps = (QUICK_STEPS if settings.quick else STEPS)[part]
     inputs = {
-        "model": fingerprint(model),
+        **model_inputs(model),
         "data": frames.fingerprint(),
         "config": config.to_dict(),
         "steps": steps,

@@ -16,6 +16,7 @@ from geomatt.reproduce.frame import Experiment, ExperimentSettings, Pieces, Prog
 from geomatt.reproduce.inputs import MD17, STAND_IN, described_md17, load_md17, md17_model, noted
 from geomatt.reproduce.published import left_table
 from geomatt.reproduce.stability_runs import (
+    BOUNDED,
     KINDS,
     SEEDS,
     WALLS,
@@ -69,11 +70,19 @@ class Stability(Experiment):
                 for walls_there, molecules in found.together(wanted):
                     found.simulate(walls_there, molecules, progress)
                 every.append((found, conditions))
+        kinds = set(settings.parts) & set(KINDS) or set(KINDS)
+        chosen = [conditions for found, conditions in every if found.kind in kinds]
+        if BOUNDED in settings.parts and not any(BOUNDED in conditions for conditions in chosen):
+            raise GeomAttError(
+                "None of the models chosen has bounds of its network (those of pair states have, which "
+                "--quick leaves out). Leave out --part bounded."
+            )
         for found, walls in ((found, walls) for found, conditions in every for walls in conditions):
             # After all simulations: other processes may have added some meanwhile.
             name = f"{found.kind}-{walls}-{found.ensemble}"
             rows[name], reached[name] = found.rows(walls)
-            missing[name] = sum(not found.finished(walls, molecule) for molecule in data)
+            there = found.models if walls == BOUNDED else data  # other models have no bounds
+            missing[name] = sum(not found.finished(walls, molecule) for molecule in there)
         return {
             "settings": {
                 "ps": length,

@@ -16,9 +16,9 @@ from torch.nn import functional
 
 from geomatt.data import Dataset, collate
 from geomatt.locks import LockedError, file_lock
-from geomatt.model import Network, Potential, fingerprint
+from geomatt.model import Network, Potential
 from geomatt.reproduce.frame import ExperimentSettings, Pieces, ProgressBar, provenance
-from geomatt.reproduce.inputs import unseen_frames
+from geomatt.reproduce.inputs import model_inputs, unseen_frames
 from geomatt.simulation import (
     BatchedDynamics,
     DynamicsConfig,
@@ -58,7 +58,7 @@ def used_name(kind: str, condition: str) -> str:
 def piece_inputs(model: Potential, data: Dataset, ensemble: str, ps: float) -> dict[str, Any]:
     """Everything that simulations of a molecule depend on."""
     return {
-        "model": fingerprint(model),
+        **model_inputs(model),
         "data": data.fingerprint(),
         "config": stability_config(ensemble).to_dict(),
         "ps": ps,

@@ -11,10 +11,11 @@ from torch import Tensor
 
 from geomatt.data.batch import Batch
 from geomatt.model.interface import Evaluation, Network, Parameters
+from geomatt.model.pair_states.ceiling import room_of
 from geomatt.model.pair_states.dense.engine import DenseEngine
 from geomatt.model.pair_states.dense.program import Program, matrices
 from geomatt.model.pair_states.gpu.envelope import EnvelopedTritonKernels
-from geomatt.model.pair_states.gpu.halves import split
+from geomatt.model.pair_states.gpu.halves import ROOM, split
 from geomatt.model.pair_states.gpu.kernels import LARGEST, PARTS, TritonKernels
 
 # Precision of torch's products, by what is asked for. Triton's are always float32: they are a small part of
@@ -28,7 +29,7 @@ class TritonEngine(DenseEngine):
 
     gathers = True
     # Products with weights that are kept are those of `halves`, as accurate as in float32 and faster, if the
-    # network is bounded: states of others may not fit into float16 outside the training data.
+    # network is bounded closely: states of others may not fit into float16 outside the training data.
     # `scripts/check_halves.py` compares both in dynamics.
     in_halves: ClassVar[bool] = True
 
@@ -43,7 +44,7 @@ class TritonEngine(DenseEngine):
             parameters = {**parameters, **{name: parameters[name].contiguous() for name in MULTIPLIED}}
         prepared = super().prepare(parameters, keep=keep)
         single = parameters["K"].dtype == torch.float32
-        if keep and self.in_halves and single and "ceiling" in parameters:
+        if keep and self.in_halves and single and _closely_bounded(parameters):
             parts = {name + PARTS: split(w) for name, w in matrices(parameters).items()}
             prepared = {**prepared, **parts}
         return prepared
@@ -64,6 +65,10 @@ class TritonEngine(DenseEngine):
         kind = EnvelopedTritonKernels if self.config.radius else TritonKernels
         kernels = kind(self.config, p, batch, index, slots=1 + gradient)
         return Program(self.config, p, kernels, batch.positions, gradient)
+
+
+def _closely_bounded(parameters: Parameters) -> bool:
+    return "ceiling" in parameters and room_of(parameters["ceiling"]) <= ROOM
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 A float32 number is a sum of two of float16, the second 2⁻¹¹ times as large as the first, so three products of
 such parts, summed in float32, leave out what is of the order of float32's own rounding (Ootomo & Yokota 2022,
 arXiv 2203.03341). Weights are split once, states on the way. Numbers above 65,504 become nan: far more than
-states of a network with ceilings reach, but without them a displaced molecule gets there.
+states of a network reach whose ceilings are near the values of its training frames; without ceilings, or with
+those from a handful of frames (`ROOM`), a displaced molecule gets there.
 """
 
 # mypy: disable-error-code="no-untyped-def"
@@ -16,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn import functional
 
+ROOM = 5.0  # of ceilings at most (`room_of`): states of compressed molecules were then below half of 65,504
 ROWS, PAIRS, INNER = 64, 64, 32  # of a program's tile, and of a step of its sum
 SHIFT = tl.constexpr(2048.0)  # 2¹¹
 
