@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from geomatt.model import Normalisation, Potential
@@ -82,10 +82,7 @@ class Table2(Experiment):
             for kind in ("scratch", "untouched")
         }
         several = {kind: {n: row[kind] for n, row in rows.items()} for kind in ("seeds", "untrained")}
-        counts = {
-            kind: "–".join(map(str, sorted({len(models) for models in column.values() if models}))) or "no"
-            for kind, column in several.items()
-        }
+        counts = {kind: _seeds(column.values()) for kind, column in several.items()}
         epochs = result["settings"]["epochs"]
         table = error_table(
             "table2",
@@ -100,10 +97,10 @@ class Table2(Experiment):
             list(rows),
             "MAE of energies (kcal/mol) / forces (kcal/mol/Å) "
             f"{tested_on(model for row in rows.values() for model in row['seeds'])}. Readout retrained for "
-            f"{epochs['transfer']} epochs ({counts['seeds']} seeds of the order of the data, the same base), "
+            f"{epochs['transfer']} epochs ({counts['seeds']} of the order of the data, the same base), "
             f"from scratch {epochs['paper']} epochs (table 1, fold 0). Untrained features: a readout trained "
             "for as many epochs on the frozen features of a network with random weights "
-            f"({counts['untrained']} seeds). ± is the population standard deviation over seeds. The "
+            f"({counts['untrained']}). ± is the population standard deviation over seeds. The "
             "untouched base keeps its weights and its scale; only the mean energy of the target's training "
             f"and validation frames is fitted. {frames_note(result)}",
             with_mean=False,
@@ -134,6 +131,12 @@ class Table2(Experiment):
                 "base."
             )
         return " ".join(sentences) or "Not run yet."
+
+
+def _seeds(rows: Iterable[Sequence[Any]]) -> str:
+    """How many models each of the rows has that have any."""
+    counts = sorted({len(models) for models in rows if models})
+    return f"{'–'.join(map(str, counts)) or 'no'} seed{'' if counts == [1] else 's'}"
 
 
 def _untouched(study: Md17Study, base: str, target: str) -> dict[str, Any]:
