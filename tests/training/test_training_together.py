@@ -8,7 +8,7 @@ from training_toy import mixture, molecule, tiny_config
 
 from geomatt.data.splits import random_split
 from geomatt.errors import GeomAttError
-from geomatt.training import Job, train, train_together
+from geomatt.training import Interrupted, Job, train, train_together
 from geomatt.training.checkpoint import read
 
 SPLIT = random_split(30, 16, 8, 6)
@@ -42,6 +42,21 @@ def test_models_trained_together_equal_models_trained_alone(tmp_path, device):
         assert alone.best_epoch == together[i].best_epoch
         for name, value in weights(alone.potential).items():
             torch.testing.assert_close(weights(together[i].potential)[name], value, rtol=1e-8, atol=1e-10)
+
+
+def test_models_of_other_elements_beside_a_run_stay_the_same(tmp_path):
+    """Weights are padded to the elements of all, so a checkpoint does not fit beside others."""
+    config = tiny_config(epochs=4)
+    jobs = [
+        Job(data, SPLIT, config, tmp_path / name)
+        for name, data in (("a", molecule(30, (8, 1, 1))), ("b", mixture(30)))
+    ]
+    with pytest.raises(Interrupted):
+        train_together(jobs, callback=lambda p: p.epoch == 2)
+    with pytest.raises(GeomAttError, match=r"side by side with models of the elements H C O, .* with H O"):
+        train_together(jobs[:1], resume=True)
+    assert [result.epochs for result in train_together(jobs, resume=True)] == [4, 4]
+    assert train_together(jobs[:1], resume=True)[0].already_finished
 
 
 @pytest.mark.parametrize("device", DEVICES)

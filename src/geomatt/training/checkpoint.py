@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,9 @@ class Checkpoint:
     stepper: dict[str, Tensor]
     best: dict[str, Tensor]  # parameters with the lowest validation loss; empty before the first
     history: Tensor  # (epochs, columns) float64
+    elements: Sequence[
+        int
+    ] = ()  # of all models trained side by side: weights have their shapes; (): not known
 
     def write(self, folder: Path) -> None:
         """Replace the checkpoint of the folder; a crash leaves either the old or the new one complete."""
@@ -66,6 +70,7 @@ class Checkpoint:
             "config": self.config,
             "identity": self.identity,
             "counters": asdict(self.counters),
+            "elements": list(self.elements),
         }
         body = to_bytes(
             # Distinct contiguous copies: safetensors refuses tensors that share memory.
@@ -96,6 +101,7 @@ def read(folder: Path) -> Checkpoint:
             stepper=_under("stepper.", tensors),
             best=_under("best.", tensors),
             history=tensors["history"],
+            elements=tuple(header.get("elements", ())),
         )
     except FileNotFoundError:
         raise GeomAttError(f"There is no checkpoint in {folder}, so there is nothing to resume.") from None

@@ -94,7 +94,8 @@ def train_together(
 ) -> list[TrainResult]:
     """Train several models as one program; they share settings and set sizes, not data or seed.
 
-    Every one has its own folder and checkpoint, so any of them can be continued alone.
+    Every one has its own folder and checkpoint, so any of them can be continued alone, or beside others, if
+    the elements of all those together are the same: weights are padded to them.
     """
     typed("checkpoint_every", checkpoint_every, float)
     for job in jobs:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from geomatt.elements import symbols
 from geomatt.errors import GeomAttError
 from geomatt.model import Potential
 from geomatt.model.files import fingerprint
@@ -54,6 +56,16 @@ def check_resume(found: Checkpoint, config: TrainConfig, identity: dict[str, str
             "Resume with the old ones, or train into a new folder."
         )
     return extended
+
+
+def check_elements(padded: Sequence[int], elements: Sequence[int], folder: Path) -> None:
+    """Raise an error if the run was trained beside models of other elements, to which weights are padded."""
+    if tuple(padded) != tuple(elements):
+        before, now = (" ".join(symbols(z)) for z in (padded, elements))
+        raise GeomAttError(
+            f"{folder} was trained side by side with models of the elements {before}, and is now to be "
+            f"continued with {now}. Continue it beside the same models as before, or train into a new folder."
+        )
 
 
 def extends(found: Checkpoint, config: TrainConfig, folder: Path) -> bool:

@@ -33,7 +33,7 @@ from geomatt.training.folder import CONFIG, MODEL, PLOT, write_safely
 from geomatt.training.history import EpochRow, History, rows_from_tensor
 from geomatt.training.history_plot import plot_history
 from geomatt.training.record import data_record, peak_memory, run_record
-from geomatt.training.resume import check_resume, run_identity
+from geomatt.training.resume import check_elements, check_resume, run_identity
 from geomatt.training.start import fresh_network, starting_network
 from geomatt.training.targets import training_targets
 from geomatt.training.transfer import hardly_better, never_seen
@@ -111,6 +111,7 @@ class Run:
             self.normalisation = Normalisation.fit(seen, reference, job.config.scale, extensive)
         self.elements = network.config.elements
         self.network = network.with_elements(elements).to(device)  # the weights before the first step
+        self.padded = self.network.config.elements  # of the weights in `best`
 
         self.training, self.validation = (
             training_targets(
@@ -138,6 +139,7 @@ class Run:
         if found is not None:
             extended = check_resume(found, self.config, self.identity, self.folder)
             self.counters, self.best, self.state = found.counters, found.best, found.stepper
+            self.padded = tuple(found.elements) or self.padded
             rows = rows_from_tensor(found.history)
             if extended:
                 if self.config.schedule != "step" or self.counters.finished != ALL_DONE:
@@ -147,6 +149,7 @@ class Run:
                 self.counters.error_bars = {}
             if self.counters.finished and {} not in (self.counters.energy_zero, self.counters.error_bars):
                 return
+        check_elements(self.padded, self.network.config.elements, self.folder)
         write_safely(self.folder / CONFIG, self.config.to_toml().encode())
         self.history = History(self.folder, self.unit, rows)
         self.seconds_before, self.started = self.counters.seconds, time.monotonic()
@@ -251,8 +254,9 @@ class Run:
         self.state = state
         if checkpoint.all_finite(state):
             Checkpoint(
-                self.config.to_dict(), self.identity, self.counters, state, self.best, self.history.tensor()
-            ).write(self.folder)
+                self.config.to_dict(), self.identity, self.counters, state, self.best, self.history.tensor(),
+                self.network.config.elements,
+            ).write(self.folder)  # fmt: skip
 
     def finalise(self) -> None:
         """After the last epoch: bounds, the zero of the energy and error bars, and the final model."""
@@ -289,7 +293,7 @@ class Run:
 
     def _potential(self) -> Potential:
         """The best model so far, on the CPU, with its record."""
-        network = fresh_network(self.config, self.network.config.elements, seed=0)
+        network = fresh_network(self.config, self.padded, seed=0)
         network.load_tensors(self.best)
         record = {
             **self.origin,
