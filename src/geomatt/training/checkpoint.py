@@ -56,9 +56,8 @@ class Checkpoint:
     stepper: dict[str, Tensor]
     best: dict[str, Tensor]  # parameters with the lowest validation loss; empty before the first
     history: Tensor  # (epochs, columns) float64
-    elements: Sequence[
-        int
-    ] = ()  # of all models trained side by side: weights have their shapes; (): not known
+    # Of all models trained side by side: weights are padded to them. Empty in files of earlier versions.
+    elements: Sequence[int] = ()
 
     def write(self, folder: Path) -> None:
         """Replace the checkpoint of the folder; a crash leaves either the old or the new one complete."""
