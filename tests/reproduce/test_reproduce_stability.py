@@ -230,10 +230,10 @@ def test_some_molecules_and_shorter_runs_are_named():
     }  # fmt: skip
     rows = [{**row, "name": "benzene"}, {**row, "name": "ethanol", "failure": "a bond", "survived_ps": 20.0}]
     result = {
-        "rows": {"pair-bounded-nvt": rows},
+        "rows": {"pair-bounded-nvt": rows, "pair-bounded-nve": rows},
         "models": {"pair-bounded": dict.fromkeys(NUMBERS, "fingerprint"), "pair": {}},
         "data": {f"md17/{molecule}": {} for molecule in NUMBERS},
-        "reached_ps": {"pair-bounded-nvt": {"ethanol": 140.0}},
+        "reached_ps": {"pair-bounded-nvt": {"ethanol": 140.0}, "pair-bounded-nve": {"ethanol": 9.5}},
         "settings": {"ps": {"nvt": 300.0, "nve": 50.0}, "seeds": 5},
     }
     assert outcomes(result) == [
@@ -243,10 +243,12 @@ def test_some_molecules_and_shorter_runs_are_named():
         ["benzene", "walls and bounds", "1 of 1", "–"],
         ["ethanol", "walls and bounds", "0 of 1 (140 ps)", "20.0"],
     ]
+    assert [line[-1] for line in stability_table(result, "pair").rows] == ["0", "–, 1 failed (9.5 ps)"]
     about = summary_by_model(result)
     assert about["md17/ethanol:pair"]["bounded"]["ps"] == 140.0
     assert about["md17/benzene:pair"]["bounded"] == {
         "intact": 1, "runs": 1, "ps": 300.0, "failed_at_ps": [], "wall_share": 0.01, "histogram_error": 0.1,
+        "nve": {"intact": 1, "runs": 1, "ps": 50.0, "drift_meV_per_atom_ps": 0.0},
     }  # fmt: skip
 
 
@@ -259,7 +261,7 @@ def test_what_ships_about_stability_has_errors_and_drifts():
     nve = [
         {**about, "name": "ethanol", "drift_meV_per_atom_ps": d, "failure": "" if d else "x"} for d in drifts
     ]
-    nve.append({**nve[-1], "name": "benzene"})
+    nve.append({**nve[0], "name": "benzene"})  # not at its end: no drift
     found = summary_by_model(
         {
             "rows": {"pair-s-walls-nvt": nvt, "pair-s-walls-nve": nve, "pair-s-bounded-nve": nve},
@@ -276,7 +278,7 @@ def test_what_ships_about_stability_has_errors_and_drifts():
     assert walls["md17/ethanol:pair-s"]["nve"] == {
         "intact": 2, "runs": 3, "ps": 50.0, "drift_meV_per_atom_ps": 0.0006,
     }  # fmt: skip
-    assert walls["md17/benzene:pair-s"]["nve"] == {"intact": 0, "runs": 1, "ps": 20.0}
+    assert walls["md17/benzene:pair-s"]["nve"] == {"intact": 1, "runs": 1, "ps": 20.0}
     assert "nve" not in walls["md17/uracil:pair-s"]
 
 

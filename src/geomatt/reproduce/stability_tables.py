@@ -31,7 +31,7 @@ def stability_table(result: Mapping[str, Any], kind: str) -> ResultTable:
                 ", ".join(f"{r['survived_ps']:.1f}" for r in runs if r["failure"]) or NOT_RUN,
                 acted,
                 _mean(runs, "histogram_error", ".3f"),
-                _drift(drifts),
+                _drift(drifts, result["reached_ps"].get(f"{kind}-{walls}-nve", {}).get(molecule)),
             ]
         )
     ps = result["settings"]["ps"]
@@ -108,7 +108,8 @@ def _summary(result: Mapping[str, Any], name: str, molecule: str) -> dict[str, A
         about["histogram_error"] = float(error)
     if constant:
         about["nve"] = _counts(result, f"{name}-nve", molecule)
-        if (drift := _largest_drift(constant)) != NOT_RUN:
+        finished = molecule not in result["reached_ps"].get(f"{name}-nve", {})
+        if finished and (drift := _largest_drift(constant)) != NOT_RUN:
             about["nve"]["drift_meV_per_atom_ps"] = float(drift)
     return about
 
@@ -128,11 +129,14 @@ def _of(result: Mapping[str, Any], name: str, molecule: str) -> Sequence[Mapping
     return [row for row in result["rows"].get(name, ()) if row["name"] == molecule]
 
 
-def _drift(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The largest drift of runs at constant energy, and how many of them failed."""
+def _drift(rows: Sequence[Mapping[str, Any]], so_far: float | None) -> str:
+    """The largest drift of runs at constant energy, and how many of them failed.
+
+    Those that have come only `so_far` (ps) have no drift yet: it would be mostly fluctuation of the energy.
+    """
     failed = sum(bool(row["failure"]) for row in rows)
-    largest = _largest_drift(rows)
-    return f"{largest}, {failed} failed" if failed else largest
+    words = [_largest_drift([] if so_far else rows)] + [f"{failed} failed"] * bool(failed)
+    return ", ".join(words) + (f" ({so_far:g} ps)" if so_far else "")
 
 
 def _largest_drift(rows: Sequence[Mapping[str, Any]]) -> str:
