@@ -176,7 +176,10 @@ def test_divergence_keeps_the_last_good_state(tmp_path, monkeypatch):
         train(molecule(), SPLIT, tiny_config(epochs=9), tmp_path / "run", checkpoint_every=0)
     assert len(warned) == 4
     assert checkpoint.read(tmp_path / "run").counters.epoch == 7
-    assert load(tmp_path / "run").record["best_epoch"] <= 3
+    kept = load(tmp_path / "run").members[0]
+    assert kept.record["best_epoch"] <= 3
+    assert kept.record["energy_zero"]  # as after the last epoch
+    assert kept.estimate is not None
 
 
 def test_a_network_with_constant_energy_stops_training(tmp_path, monkeypatch):

@@ -238,7 +238,7 @@ class Run:
     def _diverged(self, reason: str) -> None:
         kept = "No model was kept."
         if self.best:
-            self._save_model()
+            self._complete()
             path = self.folder / MODEL
             kept = f"The best model, of epoch {self.counters.best_epoch}, is kept in {path}."
         if self.history.rows:
@@ -263,9 +263,14 @@ class Run:
         error = self.counters.best_errors.get("force_mae") if self.base is not None else None
         if error is not None and (message := hardly_better(error, self._validation_excerpt())):
             warnings.warn(message, stacklevel=4)
+        if {} in (self.counters.energy_zero, self.counters.error_bars) and self.best:
+            self._complete()
+            if self.state is not None:
+                self.write(self.state)
+
+    def _complete(self) -> None:
+        """Give the best model what is not trained, and write it."""
         counters = self.counters
-        if {} not in (counters.energy_zero, counters.error_bars) or not self.best:
-            return
         self.best.update(bounds_of(self._potential().network.to(self.device), self.seen, self.base))
         if counters.energy_zero == {}:
             zero = energy_zero(self._potential().to(self.device), self.seen, self.seen_validation)
@@ -275,10 +280,7 @@ class Run:
             training = self.seen.select(np.arange(len(self.seen) - self.seen_validation))
             potential = self._potential().to(self.device)
             counters.error_bars = error_bars(with_error_bars(potential, training, self._validation_excerpt()))
-        self.saved_epoch = 0
         self._save_model()
-        if self.state is not None:
-            self.write(self.state)
 
     def _validation_excerpt(self) -> Dataset:
         """Validation structures; some of them if the data is mapped."""
