@@ -4,8 +4,8 @@
 
 All atoms of frames that no model has seen are displaced at random, normally distributed along each axis.
 GFN2-xTB shows what happens to the energy: it rises. A structure is in a hole of a model if its energy there
-is more than 1 eV below that of the frame it was made from. Writes results/holes.json and a table in
-docs/simulation.md. With --table, only the table.
+is more than 1 eV below that of the frame it was made from. Bounds with other margins than those of the models
+are compared. Writes results/holes.json and two tables in docs/simulation.md. With --table, only the tables.
 """
 
 from __future__ import annotations
@@ -13,11 +13,14 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from copy import deepcopy
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from docs_block import write_block
 from rich.progress import track
 
@@ -25,6 +28,7 @@ from geomatt.data import Dataset, Structure, collate, read
 from geomatt.data.make import Method
 from geomatt.data.make.method import NotConverged, Reference
 from geomatt.model import Potential, fingerprint, load
+from geomatt.model.pair_states.ceiling import LEAST, MARGIN
 from geomatt.reproduce import ExperimentSettings
 from geomatt.reproduce.frame import provenance
 from geomatt.reproduce.inputs import MD17, find_file
@@ -34,6 +38,7 @@ RESULT, PAGE = "results/holes.json", "docs/simulation.md"
 KINDS = ("pair", "pair-s", "fast", "paper")
 SPREADS = (0.1, 0.2, 0.4)  # Å, along each axis
 HOLE = 1.0  # eV
+MARGINS = (MARGIN, 0.2, 0.35, 0.5, 1.0)  # the first is that of the models
 Changes = dict[str, list[float | None]]  # energies in eV above those of the frames, by spread
 
 
@@ -53,7 +58,9 @@ def main() -> None:
         made = provenance(ExperimentSettings(), time.monotonic() - started)
         content = {"frames": given.frames, "seed": given.seed, "reference": Method().theory, "rows": rows}
         target.write_text(json.dumps({**content, **made}, indent=1) + "\n", encoding="utf-8")
-    write_block(ROOT / PAGE, "holes", table(json.loads(target.read_text(encoding="utf-8"))))
+    result = json.loads(target.read_text(encoding="utf-8"))
+    write_block(ROOT / PAGE, "holes", table(result))
+    write_block(ROOT / PAGE, "margins", margin_table(result))
 
 
 def measure(given: argparse.Namespace, molecule: str) -> dict[str, Any]:
@@ -79,6 +86,8 @@ def measure(given: argparse.Namespace, molecule: str) -> dict[str, Any]:
             for walls in (False, True):
                 changes = by_model(used, frames, moved, walls)
                 found["changes"][" ".join([kind, *["bounds"] * bounds, *["walls"] * walls])] = changes
+        if model.bounded:
+            found.setdefault("margins", {})[kind] = by_margin(model, frames, moved)
     return found
 
 
@@ -120,6 +129,30 @@ def by_model(
     }
 
 
+def by_margin(
+    model: Potential, frames: list[Structure], moved: dict[str, list[Structure]]
+) -> dict[str, dict[str, dict[str, int]]]:
+    """How many structures are in holes by margin of the bounds, without walls and with them, and spread."""
+    found: dict[str, dict[str, dict[str, int]]] = {}
+    for margin in MARGINS:
+        other = with_margin(model, margin)
+        for name, walls in (("no walls", False), ("walls", True)):
+            changes = by_model(other, frames, moved, walls)
+            counts = {spread: sum(c < -HOLE for c in every) for spread, every in changes.items()}
+            found.setdefault(f"{margin:g}", {})[name] = counts
+    return found
+
+
+def with_margin(model: Potential, margin: float) -> Potential:
+    """A copy with ceilings above the largest values in the training frames by another part of the range."""
+    other = deepcopy(model)
+    top, room = other.network.tensors()["ceiling"].unbind(-2)
+    above, extra = 2.0 * room, 2.0 * room * (margin / MARGIN)
+    moved = torch.stack([top - above + extra, (extra / 2).clamp(min=LEAST)], -2)
+    other.network.load_tensors({**other.network.tensors(), "ceiling": moved})
+    return other
+
+
 def table(result: dict[str, Any]) -> str:
     """Median changes of all molecules, and the share of structures in holes."""
     heads = ["energy", "bounds", "walls"]
@@ -137,12 +170,7 @@ def table(result: dict[str, Any]) -> str:
             every = np.array([change for row in rows for change in row if change is not None])
             if kind == "reference":
                 failed += sum(map(len, rows)) - len(every)
-            share = 100 * (every < -HOLE).mean()
-            cells += [
-                _short(np.median(every)),
-                _short(every.min()),
-                "<1" if 0 < share < 0.5 else f"{share:.0f}",
-            ]
+            cells += [_short(np.median(every)), _short(every.min()), _share((every < -HOLE).mean())]
         lines.append(f"| {' | '.join(cells)} |")
     without = f", which did not converge for {failed}" if failed else ""
     note = (
@@ -153,6 +181,30 @@ def table(result: dict[str, Any]) -> str:
         f"commit {str(result['commit'])[:10]}, {result['seconds']:.0f} s on {result['hardware']}."
     )
     return "\n".join([*lines, "", note])
+
+
+def margin_table(result: dict[str, Any]) -> str:
+    """The share of structures in holes by the margin of the bounds."""
+    rows = list(result["rows"].values())
+    kinds, number = list(rows[0]["margins"]), result["frames"] * len(rows)
+    columns = list(product(kinds, SPREADS, ("no walls", "walls")))
+    lines = [
+        f"| margin | {' | '.join(f'{kind}, {spread:g} Å, {walls}' for kind, spread, walls in columns)} |",
+        f"| ---: |{' ---: |' * len(columns)}",
+    ]
+    for margin in rows[0]["margins"][kinds[0]]:
+        counts = [sum(row["margins"][k][margin][w][f"{s:g}"] for row in rows) for k, s, w in columns]
+        lines.append(f"| {margin} | {' | '.join(_share(count / number) for count in counts)} |")
+    note = (
+        f"Structures in holes, %, of {number} each, by how far a ceiling is above the "
+        f"largest value in the training frames, as a part of the unit's range there. Models have {MARGIN:g}."
+    )
+    return "\n".join([*lines, "", note])
+
+
+def _share(part: float) -> str:
+    """In %."""
+    return "<1" if 0 < part < 0.005 else f"{100 * part:.0f}"
 
 
 def _short(value: float) -> str:
