@@ -82,6 +82,9 @@ class Network(nn.Module, ABC):
     parts: ClassVar[Mapping[str, tuple[str, ...]]]
     # Parameters whose first axis runs over the elements of the config.
     per_element: ClassVar[tuple[str, ...]] = ()
+    # Parameters (..., rows, columns) that are matrices between hidden layers, for optimisers that step these
+    # as a whole; none: the network cannot be trained by such.
+    matrices: ClassVar[tuple[str, ...]] = ()
     # Buffers that only a trained network has, see `bounds`.
     optional: ClassVar[tuple[str, ...]] = ()
     # Optimisation settings used by default: one of `training.recipes`, or of the config's own `recipes`.

@@ -61,6 +61,7 @@ VARIATIONS = (
     Variation("batch-5-epochs", training={"batch": 5}, same_steps=False),
     Variation("half-rate", training={"learning_rate": RATE / 2}),
     Variation("double-rate", training={"learning_rate": RATE * 2}),
+    Variation("muon", training={"optimiser": "muon"}),
     # The baseline with the engine of the changed networks, which trains in full float32.
     Variation("autograd", CHANGES, training={"engine": "autograd"}),
     *(Variation(name, CHANGES, model=network.kind) for name, network in NETWORKS.items()),

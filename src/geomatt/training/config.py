@@ -97,7 +97,10 @@ class TrainConfig:
     )
     epochs: int = setting(1000, "passes over the training data", group=OPTIM, least=1)
     batch: int = setting(10, "structures in a step", group=OPTIM, least=1)
-    learning_rate: float = setting(1e-3, "Adam's learning rate at its highest", group=OPTIM)
+    optimiser: str = setting(
+        "adam", "adam, or muon: for the hidden matrices of pair states", group=OPTIM, choices=("adam", "muon")
+    )
+    learning_rate: float = setting(1e-3, "the learning rate at its highest", group=OPTIM)
     schedule: str = setting(
         "cosine", "course of the learning rate: step or cosine", group=OPTIM, choices=("step", "cosine")
     )
@@ -191,6 +194,11 @@ class TrainConfig:
         engines = network_class(self.model).engines()
         if self.engine not in engines:
             raise GeomAttError(f"Unknown `engine` {self.engine!r}. Use one of: {', '.join(engines)}.")
+        if self.optimiser == "muon" and not network_class(self.model).matrices:
+            raise GeomAttError(
+                f"Networks of kind {self.model} name no matrices that muon could train. "
+                "Leave `optimiser` at adam."
+            )
         network = new_config(self.model, self.network, elements=(1,)).to_dict()
         del network["elements"]
         # All of them, so that a stored configuration does not depend on defaults.

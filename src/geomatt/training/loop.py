@@ -147,6 +147,7 @@ class _Group:
             self.loss,
             ema_decay=self.config.ema_decay,
             clip=self.config.clip,
+            optimiser=self.config.optimiser,
             engine=self.config.engine,
         )
         fresh = all(run.state is None for run in runs)

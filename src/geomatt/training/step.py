@@ -19,6 +19,7 @@ from geomatt.model import Network
 from geomatt.model.graphs import capture
 from geomatt.model.interface import Parameters
 from geomatt.training.loss import Errors, ErrorSums, Loss
+from geomatt.training.muon import Muon
 from geomatt.training.optimiser import Adam
 from geomatt.training.targets import Targets
 from geomatt.training.team import team
@@ -38,12 +39,16 @@ class Stepper:
         *,
         ema_decay: float = 0.0,
         clip: float = 0.0,
+        optimiser: str = "adam",
         engine: str = "auto",
     ) -> None:
         self.targets, self.loss, self.team = targets, loss, team()
         self.engine = networks[0].engine(engine)
         self.weights = Weights(networks)
-        self.adam = Adam(self.weights, ema_decay=ema_decay, clip=clip)
+        if optimiser == "muon":
+            self.adam: Adam = Muon(self.weights, networks[0].matrices, ema_decay=ema_decay, clip=clip)
+        else:
+            self.adam = Adam(self.weights, ema_decay=ema_decay, clip=clip)
         self.device = self.weights.theta.device
         self._captured = isinstance(targets, Batch) and self.engine.capturable(targets)
         self._sums = ErrorSums(len(networks), self.device)

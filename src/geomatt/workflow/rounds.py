@@ -194,8 +194,9 @@ def _trained(here: Stages, state: _State, config: ImproveConfig, callback: Train
 def _train_config(member: Any, config: ImproveConfig, number: int, members: int) -> TrainConfig:
     """The member's own settings, for all its weights, with fewer epochs and a lower learning rate."""
     own = member.record.get("settings", {})
-    kept = ("recipe", "batch", "schedule", "decay", "decay_every", "warmup", "final", "ema_decay", "clip",
-            "validate_every", "weighting", "rho", "scale", "report_unit", "dtype")  # fmt: skip
+    kept = ("recipe", "batch", "optimiser", "schedule", "decay", "decay_every", "warmup", "final",
+            "ema_decay", "clip", "validate_every", "weighting", "rho", "scale", "report_unit",
+            "dtype")  # fmt: skip
     rate = config.learning_rate or own.get("learning_rate", TrainConfig.learning_rate) / 3
     given = {name: own[name] for name in kept if own.get(name) is not None}
     return resolve(

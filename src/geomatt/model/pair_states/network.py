@@ -84,6 +84,7 @@ class PairStates(Network):
         "readout": ("readout",),
     }
     per_element: ClassVar[tuple[str, ...]] = ("g", "h", "e")
+    matrices: ClassVar[tuple[str, ...]] = ("W_AB", "W1", "W2", "readout.0.weight", "readout.2.weight")
     optional: ClassVar[tuple[str, ...]] = ("ceiling",)
 
     config: PairStatesConfig
