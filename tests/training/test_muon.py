@@ -26,6 +26,7 @@ SPLIT = random_split(40, 20, 10, 5)
 @given(rows=st.integers(1, 12), columns=st.integers(1, 12), seed=st.integers(0, 99))
 def test_orthogonal_matrices_have_the_directions_and_singular_values_near_one(rows, columns, seed):
     torch.manual_seed(seed)
+    rows, columns = sorted((rows, columns))
     matrices = torch.randn(2, 3, rows, columns, dtype=torch.float64) * 1e-9  # their size does not matter
     u, s, v = torch.linalg.svd(matrices, full_matrices=False)
     found = u.mT @ orthogonal(matrices) @ v.mT
@@ -33,7 +34,7 @@ def test_orthogonal_matrices_have_the_directions_and_singular_values_near_one(ro
     torch.testing.assert_close(found, torch.diag_embed(values), atol=1e-6, rtol=0)
     assert (values[s > 0.05 * s[..., :1]] > 0.5).all()
     assert (values < 1.3).all()
-    assert not orthogonal(torch.zeros(2, rows, columns)).any()
+    assert not orthogonal(torch.zeros(2, 1, rows, columns)).any()
 
 
 def networks(count: int = 2) -> list:
@@ -62,7 +63,10 @@ def test_matrices_take_steps_of_equal_size_and_all_else_those_of_adam():
             torch.testing.assert_close(ours, beside.parameters[name], rtol=0, atol=0)
             continue
         change = (start - ours) / 1e-3
-        along = orthogonal(slope[name]) * SIZE * max(change.shape[-2:]) ** 0.5
+        one_by_one = slope[name].reshape(len(change), -1, *change.shape[-2:])
+        turned = one_by_one.mT if change.shape[-2] > change.shape[-1] else one_by_one
+        along = orthogonal(turned) * SIZE * max(change.shape[-2:]) ** 0.5
+        along = (along if turned is one_by_one else along.mT).reshape(change.shape)
         torch.testing.assert_close(change, along, rtol=1e-9, atol=1e-9)
         assert change.square().mean().sqrt() == pytest.approx(SIZE, rel=0.4)
 

@@ -31,6 +31,9 @@ class Muon(Adam):
         super().__init__(weights, ema_decay=ema_decay, clip=clip)
         self._kernel = None  # it takes the average before matrices are stepped
         self.matrices, self.momentum = tuple(matrices), torch.zeros_like(weights.theta)
+        self._alike: dict[tuple[int, ...], list[str]] = {}  # by their sides: their steps are found together
+        for name in self.matrices:
+            self._alike.setdefault(tuple(sorted(weights.shapes[name][-2:])), []).append(name)
 
     def _update(self, gradient: Tensor) -> None:
         weights = self.weights.parameters
@@ -38,11 +41,15 @@ class Muon(Adam):
         super()._update(gradient)
         self.momentum.mul_(MOMENTUM).add_(gradient)
         along = self.weights.views(gradient + MOMENTUM * self.momentum)
-        rate = (SIZE * self.rate * self.pace).to(gradient.dtype)  # (M,)
-        for name in self.matrices:
-            step = orthogonal(along[name])  # (M, ..., rows, columns), entries about 1 / √(the longer side)
-            size = rate.view(-1, *[1] * (step.dim() - 1)) * max(step.shape[-2:]) ** 0.5
-            weights[name].copy_(before[name] - size * step)
+        rate = (SIZE * self.rate * self.pace).to(gradient.dtype)[:, None, None, None]
+        for (_, longer), names in self._alike.items():
+            slopes = [_wide(along[name]) for name in names]  # (M, k, shorter, longer) each
+            # Entries of an orthogonal matrix are about 1 / √longer.
+            steps = longer**0.5 * rate * orthogonal(torch.cat(slopes, 1))
+            for name, step in zip(names, steps.split([s.shape[1] for s in slopes], 1), strict=True):
+                value = before[name]
+                value -= (step.mT if _tall(value) else step).reshape(value.shape)
+                weights[name].copy_(value)
 
     def tensors(self) -> dict[str, Tensor]:
         return {**super().tensors(), "momentum": self.momentum}
@@ -53,13 +60,21 @@ class Muon(Adam):
 
 
 def orthogonal(matrices: Tensor) -> Tensor:
-    """About the orthogonal factor U Vᵀ of each matrix U S Vᵀ (..., rows, columns); zero for a zero matrix."""
+    """About U Vᵀ of each matrix U S Vᵀ (M, k, shorter, longer); zero for a zero matrix."""
     norm = torch.linalg.matrix_norm(matrices, keepdim=True)
-    x = matrices / norm.clamp(min=SMALLEST)
-    tall = x.shape[-2] > x.shape[-1]
-    x = x.mT if tall else x  # the smaller product below
+    x = (matrices / norm.clamp(min=SMALLEST)).flatten(0, 1)
     a, b, c = COEFFICIENTS
     for _ in range(ROUNDS):
         square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
-    return x.mT if tall else x
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x.view(matrices.shape)
+
+
+def _wide(matrices: Tensor) -> Tensor:
+    """(M, ..., rows, columns) as (M, k, shorter, longer)."""
+    wide = matrices.mT if _tall(matrices) else matrices
+    return wide.reshape(len(wide), -1, *wide.shape[-2:])
+
+
+def _tall(matrices: Tensor) -> bool:
+    return matrices.shape[-2] > matrices.shape[-1]
