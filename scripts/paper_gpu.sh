@@ -73,7 +73,7 @@ for step in "$@"; do
       for parts in autograd gaussians symmetric both-products gated "seed-0 seed-1 seed-2" \
         "channels-32 channels-128 normal-elements" "rounds-2 rounds-4 rounds-5" \
         "functions-8 functions-24 functions-32" "radius-5 radius-4 squared rho-0.1" \
-        "rho-0.001 no-clip no-average" "batch-5 batch-5-epochs batch-20 half-rate double-rate"; do
+        "rho-0.001 no-clip no-average" "batch-5 batch-5-epochs batch-20 half-rate double-rate muon"; do
         start ablation $parts
       done ;;
     *) echo "unknown step $step" >&2; exit 1 ;;
