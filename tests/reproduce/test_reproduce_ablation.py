@@ -138,7 +138,7 @@ def quick(monkeypatch, tmp_path):
 
 def test_variations_change_one_choice(quick):
     models = AblationStudy(quick, silent)
-    assert len({v.name for v in VARIATIONS}) == len(VARIATIONS) == 29
+    assert len({v.name for v in VARIATIONS}) == len(VARIATIONS) == 30
     names = {v.name: v for v in VARIATIONS}
 
     def flat(name: str, molecule: str = "aspirin") -> dict:
@@ -154,6 +154,7 @@ def test_variations_change_one_choice(quick):
     assert changed("squared") == {"weighting": "paper"}
     assert changed("no-average") == {"ema_decay": 0.0}
     assert changed("double-rate") == {"learning_rate": 6e-3}
+    assert changed("muon") == {"optimiser": "muon"}
     assert changed("gated") == {"model": "pair-gated"}
     # The constant is the number of atoms of the molecule, so sums are divided by what they were.
     assert changed("radius-4") == {"radius": 4.0, "normalisation": "constant", "typical_atoms": 9.0}
@@ -181,8 +182,8 @@ def test_parts_choose_variations_and_molecules():
     def chosen(*parts: str) -> int:
         return sum(member.asked(ExperimentSettings(parts=parts)) for member in members)
 
-    assert chosen() == 58
-    assert chosen("aspirin") == 29
+    assert chosen() == 60
+    assert chosen("aspirin") == 30
     assert (chosen("baseline"), chosen("networks")) == (6, 12)
     assert chosen("networks", "seed-0", "rho-0.1") == 2 * (6 + 2)
     assert chosen("rho-0.1", "aspirin") == 1
@@ -220,7 +221,7 @@ def test_parts_of_several_processes_come_together(quick):
     first, second = (run_experiment(experiment, replace(quick, parts=part), silent) for part in parts)
     assert list(first["rows"]["malonaldehyde"]) == ["seed-0"]
     assert list(second["rows"]["malonaldehyde"]) == ["seed-0", "normal-elements"]
-    assert second["missing"] == {"baseline": 2, "settings": 20, "networks": 5}
+    assert second["missing"] == {"baseline": 2, "settings": 21, "networks": 5}
     assert second["rows"]["aspirin"] == {}
     assert "--part settings" in experiment.tables(second)[-1].rows[1][2]
     wrong = CliRunner().invoke(app, ["reproduce", "ablation", "--part", "x", "--out", str(quick.out)])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 from hypothesis import given, settings
@@ -13,7 +11,7 @@ from training_toy import molecule, tiny_config
 from geomatt.data import random_split
 from geomatt.errors import GeomAttError
 from geomatt.model import new_network
-from geomatt.training import Interrupted, checkpoint, resolve, train
+from geomatt.training import Interrupted, TrainConfig, checkpoint, resolve, train
 from geomatt.training.muon import MOMENTUM, SIZE, Muon, orthogonal
 from geomatt.training.optimiser import Adam
 from geomatt.training.weights import Weights
@@ -94,27 +92,32 @@ def test_a_member_that_returns_to_its_best_weights_loses_its_momentum():
     assert not muon.momentum[1].any()
 
 
+def settings_of(**changes: object) -> TrainConfig:
+    sizes = {"epochs": 5, "batch": 8, "train": 20, "val": 10}
+    return resolve({"model": "pair", "network": PAIR, "optimiser": "muon", **sizes, **changes})
+
+
 def test_a_resumed_run_equals_an_uninterrupted_one(tmp_path):
-    config = resolve(
-        {
-            "model": "pair",
-            "network": PAIR,
-            "optimiser": "muon",
-            "epochs": 5,
-            "batch": 8,
-            "train": 20,
-            "val": 10,
-        }
-    )
+    config = settings_of()
     train(molecule(), SPLIT, config, tmp_path / "whole")
     with pytest.raises(Interrupted):
         train(molecule(), SPLIT, config, tmp_path / "cut", callback=lambda progress: progress.epoch == 2)
     train(molecule(), SPLIT, config, tmp_path / "cut", resume=True)
-    train(molecule(), SPLIT, dataclasses.replace(config, optimiser="adam"), tmp_path / "adam")
+    train(molecule(), SPLIT, settings_of(optimiser="adam"), tmp_path / "adam")
     whole, cut, adam = (checkpoint.read(tmp_path / name).stepper for name in ("whole", "cut", "adam"))
     assert whole.keys() == cut.keys() == adam.keys() | {"momentum"}
     assert all(torch.equal(whole[name], cut[name]) for name in whole)
     assert not torch.equal(whole["theta"], adam["theta"])
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("dtype", "digits"), [("float64", 1e-8), ("float32", 1e-2)])
+def test_a_run_on_the_gpu_is_that_on_the_cpu(tmp_path, dtype, digits):
+    """Where steps are captured as a graph; the second with the engine's own kernels."""
+    for device in ("cpu", "cuda"):
+        train(molecule(), SPLIT, settings_of(dtype=dtype, device=device, epochs=2), tmp_path / device)
+    theta = [checkpoint.read(tmp_path / device).stepper["theta"].cpu() for device in ("cpu", "cuda")]
+    torch.testing.assert_close(*theta, rtol=0, atol=digits)
 
 
 def test_networks_without_matrices_are_refused():
